@@ -292,7 +292,9 @@ fn errors_do_not_use_up_anything() {
         origin.conditions().clear_faults();
         for number in 0..50 {
             let (path, expected) = (root.join(format!("f{number:02}")), content(number, 300_000));
-            within(HANG, "a read after many failures", move || same_bytes(&fs::read(path).unwrap(), &expected, "after"));
+            within(HANG, "a read after many failures", move || {
+                same_bytes(&fs::read(path).unwrap(), &expected, "after")
+            });
         }
     }
 }

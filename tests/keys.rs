@@ -17,10 +17,50 @@ use crate::support::*;
 
 /// Names that are legal in a key and in a path, and awkward in XML, URLs, signatures, shells or logs.
 const AWKWARD: [&str; 44] = [
-    "a b", "a+b", "a%20b", "a%2Fb", "a%", "%", "a&b<c>\"'", "#?", "?x=1", "a=b;c@d,e:f", "!'()*", "$", "~", "[y]", "(x)",
-    "{z}", "|", "^", "`", "*", "\u{e9}", "e\u{301}", "\u{1f600}", "\u{200b}", "\u{feff}bom", "\u{fffd}", "back\\slash",
-    " lead", "trail ", "dot.", "...", ".hidden", "-rf", "A", "a", "tab\tx", "line\nx", "return\rx", "bell\x07x", "esc\x1b[1m",
-    "del\x7fx", "\x01", "&amp;", "<Key>",
+    "a b",
+    "a+b",
+    "a%20b",
+    "a%2Fb",
+    "a%",
+    "%",
+    "a&b<c>\"'",
+    "#?",
+    "?x=1",
+    "a=b;c@d,e:f",
+    "!'()*",
+    "$",
+    "~",
+    "[y]",
+    "(x)",
+    "{z}",
+    "|",
+    "^",
+    "`",
+    "*",
+    "\u{e9}",
+    "e\u{301}",
+    "\u{1f600}",
+    "\u{200b}",
+    "\u{feff}bom",
+    "\u{fffd}",
+    "back\\slash",
+    " lead",
+    "trail ",
+    "dot.",
+    "...",
+    ".hidden",
+    "-rf",
+    "A",
+    "a",
+    "tab\tx",
+    "line\nx",
+    "return\rx",
+    "bell\x07x",
+    "esc\x1b[1m",
+    "del\x7fx",
+    "\x01",
+    "&amp;",
+    "<Key>",
 ];
 
 /// Reads everything through the kernel and compares it with the keys, each of which holds itself as text.
@@ -113,7 +153,8 @@ fn awkward_names_go_there_and_back_on_rclone() {
 fn a_prefix_is_mounted_with_and_without_its_slash_and_with_any_characters() {
     for prefix in ["p", "p/q", "a b+c%20d&<e>", "caf\u{e9}/cafe\u{301}", "tab\there", "back\\slash", "\u{1f600}"] {
         let key = format!("{prefix}/d/file");
-        let origin = TestOrigin::with_keys([key.as_str(), "other/file", &format!("{prefix}x/no"), &format!("{prefix}-no")]);
+        let origin =
+            TestOrigin::with_keys([key.as_str(), "other/file", &format!("{prefix}x/no"), &format!("{prefix}-no")]);
         for slash in ["", "/"] {
             let mount = MountOptions::of(&origin).prefix(format!("{prefix}{slash}")).start();
             assert_eq!(mount.names(""), ["d"], "{prefix:?}{slash}");
@@ -199,7 +240,8 @@ fn page_boundaries_lose_and_double_nothing() {
 
 #[test]
 fn stores_that_ignore_what_they_are_asked_are_listed_all_the_same() {
-    let mut keys: Vec<String> = (0..2500).map(|number| format!("d{}/e{}/f{number:05}", number % 7, number % 3)).collect();
+    let mut keys: Vec<String> =
+        (0..2500).map(|number| format!("d{}/e{}/f{number:05}", number % 7, number % 3)).collect();
     keys.extend(["x", "y z", "y+z", "\u{e9}"].map(str::to_owned));
     let origin = TestOrigin::with((0..0).map(|_: u32| ("", "")));
     for key in &keys {
@@ -295,7 +337,8 @@ fn a_walk_never_loops_over_odd_keys() {
     let origin = TestOrigin::with_keys(["a//b", "a//b//c", "a/../a/b", "a/./b", "a/b/c", "//", "/", "../x", "a/b/"]);
     let mut mount = Mount::start(&origin, &[]);
     mount.expect_log(" WARN ");
-    let found = output(std::process::Command::new("find").arg(mount.path()).args(["-mindepth", "1", "-printf", "%P\n"]), HANG);
+    let found =
+        output(std::process::Command::new("find").arg(mount.path()).args(["-mindepth", "1", "-printf", "%P\n"]), HANG);
     let mut lines: Vec<&[u8]> = found.stdout.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).collect();
     lines.sort_unstable();
     assert_eq!(lines, [&b"a"[..], b"a/b", b"a/b/c"]);

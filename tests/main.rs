@@ -2,6 +2,7 @@
 //!
 //! `support` starts servers, mounts and cleans up; a test should read like the sentence in its name.
 
+#[expect(unreachable_pub, reason = "what the tests share is public in one crate that nobody uses")]
 mod support;
 
 mod architecture;

@@ -64,7 +64,10 @@ fn the_daemon_keeps_no_terminal_and_no_directory_busy() {
     // Fields after the name: state, parent, group, session, terminal.
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
     assert_eq!(fields[4], "0", "no controlling terminal");
-    assert_ne!(fields[3], fs::read_to_string("/proc/self/stat").unwrap().rsplit(") ").next().unwrap().split(' ').nth(3).unwrap());
+    assert_ne!(
+        fields[3],
+        fs::read_to_string("/proc/self/stat").unwrap().rsplit(") ").next().unwrap().split(' ').nth(3).unwrap()
+    );
 }
 
 #[test]
@@ -280,7 +283,8 @@ fn something_that_is_no_object_store_is_recognised() {
             let _ = client.read(&mut request);
             let page = "<!doctype html><html><body>hello</body></html>";
             let length = page.len();
-            let _ = write!(client, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n{page}");
+            let _ =
+                write!(client, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\n\r\n{page}");
         }
     });
     let options = MountOptions::of(&one_file()).endpoint(&format!("http://{address}")).args(["--retry-deadline", "1s"]);
@@ -397,7 +401,8 @@ fn a_user_without_privileges_mounts_in_the_background_and_unmounts() {
 
 #[test]
 fn allow_other_without_permission_for_it_is_explained() {
-    let allowed = fs::read_to_string("/etc/fuse.conf").unwrap_or_default().lines().any(|line| line.trim() == "user_allow_other");
+    let allowed =
+        fs::read_to_string("/etc/fuse.conf").unwrap_or_default().lines().any(|line| line.trim() == "user_allow_other");
     assert!(!allowed, "this test needs a machine whose /etc/fuse.conf does not allow it");
     let origin = one_file();
     let failure = MountOptions::of(&origin).user(NOBODY).args(["--allow-other"]).fail();
@@ -419,7 +424,9 @@ fn others_get_in_with_allow_other() {
 #[test]
 fn the_kernel_reads_ahead_as_far_as_is_asked() {
     let origin = one_file();
-    for (args, expected) in [(&[][..], "1024"), (&["--read-ahead-kb", "256"], "256"), (&["--direct-mode", "true"], "128")] {
+    for (args, expected) in
+        [(&[][..], "1024"), (&["--read-ahead-kb", "256"], "256"), (&["--direct-mode", "true"], "128")]
+    {
         let mount = Mount::start(&origin, args);
         let device = mount_line(mount.path()).unwrap().split(' ').nth(2).unwrap().to_owned();
         let shown = fs::read_to_string(format!("/sys/class/bdi/{device}/read_ahead_kb")).unwrap();

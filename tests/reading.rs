@@ -42,8 +42,25 @@ fn check_random(file: &File, key: &str, size: u64, most: usize, count: usize, se
 #[test]
 fn objects_of_every_size_are_read_exactly() {
     let sizes = [
-        0, 1, 2, 511, 4095, 4096, 4097, 100_003, 512 * KIB - 1, 512 * KIB, 512 * KIB + 1, MIB - 1, MIB, MIB + 1, 2 * MIB - 1,
-        2 * MIB, 2 * MIB + 1, 3 * MIB + 12_345, 7_777_777,
+        0,
+        1,
+        2,
+        511,
+        4095,
+        4096,
+        4097,
+        100_003,
+        512 * KIB - 1,
+        512 * KIB,
+        512 * KIB + 1,
+        MIB - 1,
+        MIB,
+        MIB + 1,
+        2 * MIB - 1,
+        2 * MIB,
+        2 * MIB + 1,
+        3 * MIB + 12_345,
+        7_777_777,
     ];
     let names = sizes.map(|size| format!("size-{size}"));
     let rows: Vec<(&str, u64)> = names.iter().map(String::as_str).zip(sizes).collect();

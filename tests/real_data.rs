@@ -33,7 +33,14 @@ fn same_trees(one: &Path, other: &Path) {
 /// Copies a folder into a bucket, with everything left out that only costs time.
 fn upload(folder: &Path, address: &Address) {
     let target = format!("store:{}", address.bucket);
-    let fast = ["--transfers=32", "--checkers=32", "--s3-no-check-bucket", "--s3-no-head", "--ignore-checksum", "--no-check-dest"];
+    let fast = [
+        "--transfers=32",
+        "--checkers=32",
+        "--s3-no-check-bucket",
+        "--s3-no-head",
+        "--ignore-checksum",
+        "--no-check-dest",
+    ];
     rclone(address, &[&["copy", folder.to_str().unwrap(), &target][..], &fast].concat());
 }
 

@@ -76,8 +76,23 @@ fn keys_become_paths() {
     let long = "n".repeat(1024);
     let in_a_directory = format!("directory/{}", "m".repeat(1024 - "directory/".len()));
     let keys = [
-        "plain", "a b", " lead", "trail ", "dot.", "...", "back\\slash", "tab\tnewline\nreturn\rdel\x7f", "A", "a",
-        "caf\u{e9}", "cafe\u{301}", "\u{1f600}", "d1/d2/d3/f", "a+b%20c&d", &long, &in_a_directory,
+        "plain",
+        "a b",
+        " lead",
+        "trail ",
+        "dot.",
+        "...",
+        "back\\slash",
+        "tab\tnewline\nreturn\rdel\x7f",
+        "A",
+        "a",
+        "caf\u{e9}",
+        "cafe\u{301}",
+        "\u{1f600}",
+        "d1/d2/d3/f",
+        "a+b%20c&d",
+        &long,
+        &in_a_directory,
     ];
     let origin = TestOrigin::with_keys(keys);
     origin.memory().insert(b"not utf-8 \xff\xfe", "x");
@@ -85,10 +100,8 @@ fn keys_become_paths() {
     for key in keys {
         assert_eq!(mount.read(key), key.as_bytes(), "{key:?}");
     }
-    let listed: BTreeSet<Vec<u8>> = fs::read_dir(mount.path())
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().as_bytes().to_vec())
-        .collect();
+    let listed: BTreeSet<Vec<u8>> =
+        fs::read_dir(mount.path()).unwrap().map(|entry| entry.unwrap().file_name().as_bytes().to_vec()).collect();
     let first = |key: &str| key.split('/').next().unwrap().as_bytes().to_vec();
     let mut expected: BTreeSet<Vec<u8>> = keys.iter().map(|key| first(key)).collect();
     expected.insert(b"not utf-8 \xff\xfe".to_vec());
@@ -122,7 +135,8 @@ fn a_directory_marker_is_a_directory() {
 
 #[test]
 fn a_directory_wins_over_an_object_of_the_same_name() {
-    let origin = TestOrigin::with([("a", "hidden"), ("a/b", "b"), ("c", "hidden"), ("c/d", "d"), ("c.object", "taken")]);
+    let origin =
+        TestOrigin::with([("a", "hidden"), ("a/b", "b"), ("c", "hidden"), ("c/d", "d"), ("c.object", "taken")]);
     let mut mount = Mount::start(&origin, &[]);
     mount.expect_log("WARN");
     assert_eq!(mount.names(""), ["a", "c", "c.object"]);
@@ -159,7 +173,8 @@ fn a_directory_lists_in_the_order_of_its_names_bytes() {
     let directory = File::open(mount.path()).unwrap();
     let mut stream = rustix::fs::Dir::read_from(&directory).unwrap();
     for _ in 0..2 {
-        let listed: Vec<Vec<u8>> = stream.by_ref().map(|entry| entry.unwrap().file_name().to_bytes().to_vec()).collect();
+        let listed: Vec<Vec<u8>> =
+            stream.by_ref().map(|entry| entry.unwrap().file_name().to_bytes().to_vec()).collect();
         assert_eq!(listed, expected);
         stream.rewind();
     }
@@ -189,7 +204,8 @@ fn stat_shows_size_time_and_the_configured_owner() {
     assert!(directory.is_dir());
     assert_eq!((directory.nlink(), directory.blksize()), (2, 1 << 20));
     assert_eq!((directory.uid(), directory.gid(), directory.mode() & 0o7777), (1234, 2345, 0o750));
-    let listed = Duration::new(u64::try_from(directory.mtime()).unwrap(), u32::try_from(directory.mtime_nsec()).unwrap());
+    let listed =
+        Duration::new(u64::try_from(directory.mtime()).unwrap(), u32::try_from(directory.mtime_nsec()).unwrap());
     // Times are kept in milliseconds.
     assert!(listed + Duration::from_millis(1) >= before && listed <= now(), "{listed:?}");
     let reads_as = |uid| {
@@ -344,7 +360,13 @@ fn nothing_can_be_written() {
 
 /// truncate(2) by path, through coreutils: the standard library only truncates what is open for writing.
 fn truncate(path: &Path) -> std::io::Result<()> {
-    let run = output(Command::new("python3").arg("-c").arg("import os, sys\ntry: os.truncate(sys.argv[1], 0)\nexcept OSError as e: sys.exit(e.errno)").arg(path), HANG);
+    let run = output(
+        Command::new("python3")
+            .arg("-c")
+            .arg("import os, sys\ntry: os.truncate(sys.argv[1], 0)\nexcept OSError as e: sys.exit(e.errno)")
+            .arg(path),
+        HANG,
+    );
     match run.status.code() {
         Some(0) => Ok(()),
         Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),

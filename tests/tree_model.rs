@@ -89,11 +89,15 @@ fn compare_ranges(root: &Path, objects: &BTreeMap<String, Vec<u8>>, ranges: &[(p
         let (key, content) = model_files[which.index(model_files.len())];
         let path: PathBuf = root.join(key);
         let Ok(file) = File::open(&path) else { continue };
-        if key.ends_with('/') || !file.metadata().unwrap().is_file() || file.metadata().unwrap().len() != content.len() as u64 {
+        if key.ends_with('/')
+            || !file.metadata().unwrap().is_file()
+            || file.metadata().unwrap().len() != content.len() as u64
+        {
             continue;
         }
         let start = usize::try_from(*offset).unwrap() % (content.len() + 10);
-        let expected = &content[start.min(content.len())..(start + length).min(content.len()).max(start.min(content.len()))];
+        let expected =
+            &content[start.min(content.len())..(start + length).min(content.len()).max(start.min(content.len()))];
         forget_pages(&file);
         same_bytes(&read_at(&file, start as u64, *length).unwrap(), expected, &format!("{key:?} at {start}"));
     }
@@ -151,7 +155,13 @@ fn check(objects: &BTreeMap<String, Vec<u8>>, ranges: &[(prop::sample::Index, u6
 #[test]
 fn the_mount_shows_the_models_tree() {
     // A fixed seed: a test that fails must fail again. What it once found is in the list below.
-    let config = Config { cases: CASES, failure_persistence: None, rng_seed: RngSeed::Fixed(20_260_101), max_shrink_iters: 64, ..Config::default() };
+    let config = Config {
+        cases: CASES,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(20_260_101),
+        max_shrink_iters: 64,
+        ..Config::default()
+    };
     let ranges = prop::collection::vec((any::<prop::sample::Index>(), 0_u64..3_000_000, 0_usize..200_000), 0..40);
     let outcome = TestRunner::new(config).run(&(objects(), ranges, any::<bool>()), |(objects, ranges, direct)| {
         check(&objects, &ranges, direct);

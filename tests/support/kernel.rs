@@ -23,11 +23,6 @@ pub fn forget_pages(file: &File) {
     rustix::fs::fadvise(file, 0, None, Advice::DontNeed).unwrap();
 }
 
-/// Makes the kernel forget all pages that are not in use, of all file systems.
-pub fn drop_page_cache() {
-    std::fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
-}
-
 /// Makes the kernel forget all names and inodes that are not in use, of all file systems.
 pub fn drop_inodes() {
     std::fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
@@ -37,9 +32,7 @@ pub fn drop_inodes() {
 #[expect(unsafe_code, reason = "mapping a file is unsafe because it may change; nothing can write to these")]
 pub fn map_file(file: &File, length: usize) -> Mmap {
     // SAFETY: the file is on a read-only mount and the mapping is only read.
-    unsafe {
-        MmapOptions::new().len(length).map(file).unwrap()
-    }
+    unsafe { MmapOptions::new().len(length).map(file).unwrap() }
 }
 
 /// The errno that ioctl TCGETS answers, which programs use to ask "is this a terminal?".

@@ -16,13 +16,13 @@ mod wait;
 
 pub use files::{content, read_at, same_bytes, synthetic_content, tree_of};
 pub use kernel::{
-    EntryRecord, drop_page_cache, drop_inodes, forget_pages, ioctl_errno, list_in_pieces, map_file, open_with, tcgets_errno,
+    EntryRecord, drop_inodes, forget_pages, ioctl_errno, list_in_pieces, map_file, open_with, tcgets_errno,
 };
-pub use mount::{Failure, Mount, MountOptions, PROGRAM};
+pub use mount::{Mount, MountOptions, PROGRAM};
 pub use mount_table::{is_mounted, mount_line};
 pub use origin::TestOrigin;
 pub use process::{NOBODY, as_user, finish, output, signal};
 pub use recorder::Recorder;
-pub use servers::{Address, Rclone, Server, Weed, long_forms, rclone, tool};
+pub use servers::{Address, Rclone, Server, Weed, long_forms, rclone};
 pub use uploads::{Uploader, sdk_client};
 pub use wait::{HANG, eventually, within};

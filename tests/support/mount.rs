@@ -33,7 +33,6 @@ pub struct MountOptions {
     address: Address,
     prefix: OsString,
     args: Vec<OsString>,
-    environment: Vec<(String, OsString)>,
     user: Option<u32>,
     at: Option<PathBuf>,
 }
@@ -50,14 +49,7 @@ pub struct Failure {
 impl MountOptions {
     /// The whole bucket with no options.
     pub fn of(server: &impl Server) -> Self {
-        MountOptions {
-            address: server.address(),
-            prefix: OsString::new(),
-            args: Vec::new(),
-            environment: Vec::new(),
-            user: None,
-            at: None,
-        }
+        MountOptions { address: server.address(), prefix: OsString::new(), args: Vec::new(), user: None, at: None }
     }
 
     /// What follows the bucket's slash.
@@ -68,12 +60,6 @@ impl MountOptions {
     /// Options of the command line.
     pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
-        self
-    }
-
-    /// An environment variable of the program, in place of what it would be.
-    pub fn environment(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
-        self.environment.push((name.to_owned(), value.as_ref().to_owned()));
         self
     }
 
@@ -191,7 +177,7 @@ impl MountOptions {
         command.env("AWS_ACCESS_KEY_ID", &self.address.access_key);
         command.env("AWS_SECRET_ACCESS_KEY", &self.address.secret_key);
         command.env("AWS_EC2_METADATA_DISABLED", "true").env("RUST_BACKTRACE", "1");
-        command.envs(self.environment.iter().map(|(name, value)| (name, value))).current_dir(folder);
+        command.current_dir(folder);
         command
     }
 
@@ -395,7 +381,8 @@ impl Mount {
 
     /// Ends the process, unless it has ended; then nothing of ours may be mounted any more.
     fn clean_up(&mut self) -> Result<(), String> {
-        let was_running = self.ended.is_none() && (self.child.is_some() || processes_of(&self.path).contains(&self.pid));
+        let was_running =
+            self.ended.is_none() && (self.child.is_some() || processes_of(&self.path).contains(&self.pid));
         if was_running {
             self.signal(Signal::TERM);
         }

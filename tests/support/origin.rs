@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use streamvol::origin::{
-    Bucket, Conditions, CounterSnapshot, Fault, FaultId, FaultRule, MemoryBucket, Origin, OriginConfig, SyntheticBucket,
-    SyntheticKeys, Verb,
+    Bucket, Conditions, CounterSnapshot, Fault, FaultId, FaultRule, MemoryBucket, Origin, OriginConfig,
+    SyntheticBucket, SyntheticKeys, Verb,
 };
 
 use super::servers::{Address, Server};

@@ -43,7 +43,8 @@ pub fn finish(child: &mut Child, deadline: Duration, what: &str) -> ExitStatus {
 pub fn output(command: &mut Command, deadline: Duration) -> Output {
     let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     let what = format!("{command:?}");
-    let spawned = command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap()).spawn();
+    let spawned =
+        command.stdin(Stdio::null()).stdout(out.try_clone().unwrap()).stderr(err.try_clone().unwrap()).spawn();
     let mut child = spawned.unwrap_or_else(|error| panic!("{what}: {error}"));
     let mut status = None;
     let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

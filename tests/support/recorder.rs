@@ -40,7 +40,11 @@ impl Recorder {
     pub fn object_gets(&self) -> Vec<String> {
         let heads = self.heads.lock().unwrap_or_else(PoisonError::into_inner);
         let first_line = |head: &str| head.lines().next().unwrap_or_default().to_owned();
-        heads.iter().filter(|head| first_line(head).starts_with("GET ") && !first_line(head).contains('?')).cloned().collect()
+        heads
+            .iter()
+            .filter(|head| first_line(head).starts_with("GET ") && !first_line(head).contains('?'))
+            .cloned()
+            .collect()
     }
 }
 

@@ -54,9 +54,11 @@ pub fn long_forms() -> bool {
 }
 
 /// A program that `scripts/test` installs.
-pub fn tool(name: &str) -> PathBuf {
+fn tool(name: &str) -> PathBuf {
     let Some(folder) = told("STREAMVOL_TEST_TOOLS") else {
-        panic!("STREAMVOL_TEST_TOOLS is not set: run the tests with scripts/test, which installs {name} and says where it is");
+        panic!(
+            "STREAMVOL_TEST_TOOLS is not set: run the tests with scripts/test, which installs {name} and says where it is"
+        );
     };
     let path = Path::new(&folder).join(name);
     assert!(path.exists(), "{} is missing: run scripts/test, which installs it", path.display());
@@ -83,12 +85,8 @@ impl Weed {
         static BUCKETS: AtomicU64 = AtomicU64::new(0);
         let endpoint = SHARED.get_or_init(Weed::start).endpoint.clone();
         let bucket = format!("bucket-{}", BUCKETS.fetch_add(1, Ordering::Relaxed));
-        let address = Address {
-            endpoint,
-            bucket,
-            access_key: ACCESS_KEY.to_owned(),
-            secret_key: SECRET_KEY.to_owned(),
-        };
+        let address =
+            Address { endpoint, bucket, access_key: ACCESS_KEY.to_owned(), secret_key: SECRET_KEY.to_owned() };
         Uploader::of(&address).create_bucket();
         address
     }
@@ -97,8 +95,16 @@ impl Weed {
         let folder = TempDir::with_prefix("streamvol-weed-").unwrap().keep();
         let ports: [u16; 10] = free_ports();
         let names = [
-            "s3.port", "s3.port.grpc", "filer.port", "filer.port.grpc", "master.port", "master.port.grpc", "volume.port",
-            "volume.port.grpc", "admin.port", "admin.port.grpc",
+            "s3.port",
+            "s3.port.grpc",
+            "filer.port",
+            "filer.port.grpc",
+            "master.port",
+            "master.port.grpc",
+            "volume.port",
+            "volume.port.grpc",
+            "admin.port",
+            "admin.port.grpc",
         ];
         let mut command = Command::new(tool("weed"));
         command.arg("mini").arg(format!("-dir={}", folder.display())).args([
@@ -128,22 +134,22 @@ impl Weed {
 pub struct Rclone {
     endpoint: String,
     _process: Guarded,
-    folder: TempDir,
+    folder: PathBuf,
 }
 
 impl Rclone {
     /// A server with an empty bucket.
     pub fn start() -> Self {
-        let folder = TempDir::with_prefix("streamvol-rclone-").unwrap();
-        std::fs::create_dir_all(folder.path().join("data/bucket")).unwrap();
+        let folder = TempDir::with_prefix("streamvol-rclone-").unwrap().keep();
+        std::fs::create_dir_all(folder.join("data/bucket")).unwrap();
         let [port] = free_ports();
         let mut command = Command::new(tool("rclone"));
         command.args(["serve", "s3", "--addr", &format!("127.0.0.1:{port}")]);
         command.args(["--auth-key", &format!("{ACCESS_KEY},{SECRET_KEY}"), "--dir-cache-time", "0", "--config", ""]);
         // Names in the directory are keys as they are.
-        command.args(["--local-encoding", "None", "--vfs-cache-mode", "off"]).arg(folder.path().join("data"));
-        let log = folder.path().join("server.log");
-        let process = Guarded::start(&command, &log, "");
+        command.args(["--local-encoding", "None", "--vfs-cache-mode", "off"]).arg(folder.join("data"));
+        let log = folder.join("server.log");
+        let process = Guarded::start(&command, &log, &folder.display().to_string());
         let endpoint = format!("http://127.0.0.1:{port}");
         wait_until_it_answers(&endpoint, "/", &log);
         Rclone { endpoint, _process: process, folder }
@@ -151,7 +157,7 @@ impl Rclone {
 
     /// The directory whose files are the bucket's objects.
     pub fn directory(&self) -> PathBuf {
-        self.folder.path().join("data/bucket")
+        self.folder.join("data/bucket")
     }
 }
 

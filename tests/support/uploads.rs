@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use aws_credential_types::Credentials;
 use aws_sdk_s3::Client;
+use aws_sdk_s3::config::retry::RetryConfig;
 use aws_sdk_s3::config::timeout::TimeoutConfig;
 use aws_sdk_s3::config::{BehaviorVersion, Region, RequestChecksumCalculation};
 use aws_sdk_s3::error::DisplayErrorContext;
@@ -63,6 +64,8 @@ pub fn sdk_client(address: &Address) -> Client {
         .force_path_style(true)
         .credentials_provider(Credentials::new(&address.access_key, &address.secret_key, None, None, "tests"))
         .request_checksum_calculation(RequestChecksumCalculation::WhenRequired)
+        // What a server refuses once it refuses always.
+        .retry_config(RetryConfig::disabled())
         .timeout_config(TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).build())
         .http_client(aws_smithy_http_client::Builder::new().build_http())
         .build();
