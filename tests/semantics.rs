@@ -22,7 +22,11 @@ const MIB: usize = 1 << 20;
 
 /// A title as the name of a test.
 fn as_name(title: &str) -> String {
-    let plain: String = title.chars().map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { ' ' }).collect();
+    let plain: String = title
+        .replace('\'', "")
+        .chars()
+        .map(|c| if c.is_alphanumeric() { c.to_ascii_lowercase() } else { ' ' })
+        .collect();
     plain.split_whitespace().collect::<Vec<_>>().join("_")
 }
 

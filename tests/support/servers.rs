@@ -145,7 +145,7 @@ impl Rclone {
         let [port] = free_ports();
         let mut command = Command::new(tool("rclone"));
         command.args(["serve", "s3", "--addr", &format!("127.0.0.1:{port}")]);
-        command.args(["--auth-key", &format!("{ACCESS_KEY},{SECRET_KEY}"), "--dir-cache-time", "0", "--config", ""]);
+        command.args(["--auth-key", &format!("{ACCESS_KEY},{SECRET_KEY}"), "--config", ""]);
         // Names in the directory are keys as they are.
         command.args(["--local-encoding", "None", "--vfs-cache-mode", "off"]).arg(folder.join("data"));
         let log = folder.join("server.log");
@@ -155,7 +155,7 @@ impl Rclone {
         Rclone { endpoint, _process: process, folder }
     }
 
-    /// The directory whose files are the bucket's objects.
+    /// The directory whose files are the bucket's objects: what is put there before the first request is seen.
     pub fn directory(&self) -> PathBuf {
         self.folder.join("data/bucket")
     }
