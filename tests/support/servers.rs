@@ -92,6 +92,7 @@ impl Weed {
     }
 
     fn start() -> Self {
+        let program = tool("weed");
         let folder = TempDir::with_prefix("streamvol-weed-").unwrap().keep();
         let ports: [u16; 10] = free_ports();
         let names = [
@@ -106,7 +107,7 @@ impl Weed {
             "admin.port",
             "admin.port.grpc",
         ];
-        let mut command = Command::new(tool("weed"));
+        let mut command = Command::new(program);
         command.arg("mini").arg(format!("-dir={}", folder.display())).args([
             "-ip=127.0.0.1",
             "-ip.bind=127.0.0.1",
@@ -140,10 +141,11 @@ pub struct Rclone {
 impl Rclone {
     /// A server with an empty bucket.
     pub fn start() -> Self {
+        let program = tool("rclone");
         let folder = TempDir::with_prefix("streamvol-rclone-").unwrap().keep();
         std::fs::create_dir_all(folder.join("data/bucket")).unwrap();
         let [port] = free_ports();
-        let mut command = Command::new(tool("rclone"));
+        let mut command = Command::new(program);
         command.args(["serve", "s3", "--addr", &format!("127.0.0.1:{port}")]);
         command.args(["--auth-key", &format!("{ACCESS_KEY},{SECRET_KEY}"), "--config", ""]);
         // Names in the directory are keys as they are.
