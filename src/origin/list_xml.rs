@@ -117,14 +117,11 @@ impl PageWriter<'_> {
         };
         self.xml.push_str("<ETag>");
         self.xml.push_str(before);
-        let _ = match etag {
-            ETag::Digest(digest) if self.quirks.has(Quirk::OtherListEtag) => write!(self.xml, "{}", other_etag(digest)),
-            ETag::Verbatim(text) => {
-                escape_xml(self.xml, text);
-                Ok(())
-            }
-            _ => write!(self.xml, "{etag}"),
-        };
+        match etag {
+            ETag::Digest(digest) if self.quirks.has(Quirk::OtherListEtag) => write_hex(self.xml, &other_digest(digest)),
+            ETag::Digest(digest) => write_hex(self.xml, digest),
+            ETag::Multipart(..) | ETag::Verbatim(_) => escape_xml(self.xml, &etag.to_string()),
+        }
         self.xml.push_str(after);
         self.xml.push_str("</ETag>");
     }
@@ -135,7 +132,7 @@ impl PageWriter<'_> {
 
     /// An element whose text is subject to `encoding-type`.
     fn key_element(&mut self, name: &str, key: &[u8]) {
-        let _ = write!(self.xml, "<{name}>");
+        self.open(name);
         let text = String::from_utf8_lossy(key);
         if self.encodes() {
             if key.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_.*/".contains(byte)) {
@@ -149,27 +146,48 @@ impl PageWriter<'_> {
         } else {
             escape_xml(self.xml, &text);
         }
-        let _ = write!(self.xml, "</{name}>");
+        self.close(name);
     }
 
     fn element(&mut self, name: &str, text: &str) {
-        let _ = write!(self.xml, "<{name}>");
+        self.open(name);
         escape_xml(self.xml, text);
-        let _ = write!(self.xml, "</{name}>");
+        self.close(name);
+    }
+
+    fn open(&mut self, name: &str) {
+        self.xml.push('<');
+        self.xml.push_str(name);
+        self.xml.push('>');
+    }
+
+    fn close(&mut self, name: &str) {
+        self.xml.push_str("</");
+        self.xml.push_str(name);
+        self.xml.push('>');
     }
 }
 
-/// An entity tag that no GET will ever answer: what a store lists that tags parts, encrypted or migrated objects otherwise.
-fn other_etag(digest: &[u8; 16]) -> ETag {
+/// A digest that no GET will ever answer: what a store lists that tags parts, encrypted or migrated objects otherwise.
+fn other_digest(digest: &[u8; 16]) -> [u8; 16] {
     let mut half = [0; 8];
     half.copy_from_slice(&digest[..8]);
     let mut other = *digest;
     other[..8].copy_from_slice(&mix(!u64::from_le_bytes(half)).to_le_bytes());
-    ETag::Digest(other)
+    other
+}
+
+/// Digests, dates and names are written digit by digit: formatting them took most of a page's time.
+fn write_hex(xml: &mut String, digest: &[u8; 16]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in digest {
+        xml.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        xml.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
 }
 
 /// Escapes text for XML. Control characters become references, as S3 writes them, although XML 1.0 knows no such characters.
-fn escape_xml(xml: &mut String, text: &str) {
+pub(super) fn escape_xml(xml: &mut String, text: &str) {
     for c in text.chars() {
         match c {
             '&' => xml.push_str("&amp;"),
@@ -188,25 +206,28 @@ fn escape_xml(xml: &mut String, text: &str) {
 fn write_time(xml: &mut String, moment: UnixMillis, with_millis: bool) {
     let seconds = moment.0.div_euclid(1000);
     let Ok(time) = OffsetDateTime::from_unix_timestamp(seconds) else { return };
-    let _ = write!(
-        xml,
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
-        time.year(),
-        u8::from(time.month()),
-        time.day(),
-        time.hour(),
-        time.minute(),
-        time.second()
-    );
-    let _ = if with_millis { write!(xml, ".{:03}Z", moment.0.rem_euclid(1000)) } else { write!(xml, "Z") };
+    write_digits(xml, time.year().unsigned_abs(), 4);
+    for (before, number) in [
+        ('-', u8::from(time.month())),
+        ('-', time.day()),
+        ('T', time.hour()),
+        (':', time.minute()),
+        (':', time.second()),
+    ] {
+        xml.push(before);
+        write_digits(xml, u32::from(number), 2);
+    }
+    if with_millis {
+        xml.push('.');
+        write_digits(xml, u32::try_from(moment.0.rem_euclid(1000)).unwrap_or_default(), 3);
+    }
+    xml.push('Z');
 }
 
-/// The body of an S3 error.
-pub(super) fn error_xml(code: &str, message: &str) -> String {
-    let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>");
-    escape_xml(&mut xml, code);
-    xml.push_str("</Code><Message>");
-    escape_xml(&mut xml, message);
-    xml.push_str("</Message></Error>");
-    xml
+/// The last `count` decimal digits of a number.
+fn write_digits(xml: &mut String, number: u32, count: u32) {
+    for place in (0..count).rev() {
+        let digit = number / 10u32.pow(place) % 10;
+        xml.push(char::from_digit(digit, 10).unwrap_or('0'));
+    }
 }

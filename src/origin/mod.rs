@@ -8,6 +8,7 @@
 //! Always true: entity tags, conditions and ranges are those of S3; no request hashes an object; the server has threads of its
 //! own. Nothing here knows the store, the mount or the command line: it is the other side of the wire.
 
+mod auth;
 mod backend;
 mod body;
 mod bucket;
@@ -16,6 +17,7 @@ mod connection;
 mod content;
 mod counters;
 mod directory;
+mod error_xml;
 mod faults;
 mod list_xml;
 mod listing;

@@ -5,6 +5,8 @@
 /// Odd, with well mixed bits (2^64 divided by the golden ratio): consecutive multiples share no bytes at the same place.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD_BYTES: usize = 8;
+/// Words computed side by side.
+const LANES: usize = 8;
 
 /// Fills `buffer` with the bytes at `offset..` of the object that `seed` stands for.
 ///
@@ -22,16 +24,20 @@ pub fn synthetic_bytes(seed: u64, offset: u64, buffer: &mut [u8]) {
         rest = tail;
         word += 1;
     }
-    let mut words = rest.chunks_exact_mut(WORD_BYTES);
-    // Counting the product up by additions is what lets the compiler use vector registers.
+    // Lanes that do not wait for one another are what lets the compiler use vector registers.
     let mut product = word.wrapping_mul(STEP);
-    for slot in words.by_ref() {
-        slot.copy_from_slice(&(product ^ seed).to_le_bytes());
+    let mut blocks = rest.chunks_exact_mut(LANES * WORD_BYTES);
+    for block in blocks.by_ref() {
+        for (lane, slot) in block.chunks_exact_mut(WORD_BYTES).enumerate() {
+            let value = product.wrapping_add(STEP.wrapping_mul(lane as u64)) ^ seed;
+            slot.copy_from_slice(&value.to_le_bytes());
+        }
+        product = product.wrapping_add(STEP.wrapping_mul(LANES as u64));
+    }
+    for slot in blocks.into_remainder().chunks_mut(WORD_BYTES) {
+        slot.copy_from_slice(&(product ^ seed).to_le_bytes()[..slot.len()]);
         product = product.wrapping_add(STEP);
     }
-    let tail = words.into_remainder();
-    let length = tail.len();
-    tail.copy_from_slice(&(product ^ seed).to_le_bytes()[..length]);
 }
 
 fn bytes_of(seed: u64, word: u64) -> [u8; WORD_BYTES] {

@@ -15,13 +15,13 @@ use hyper::server::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
+use super::auth::KeyPair;
 use super::backend::{Backend, Buckets, ListRoute};
 use super::bucket::Bucket;
 use super::conditions::Conditions;
@@ -44,7 +44,7 @@ pub struct OriginConfig {
     pub listen: SocketAddr,
     /// The access key and secret that requests must be signed with; `None` answers unsigned requests (only).
     pub credentials: Option<(String, String)>,
-    /// Region that the buckets say they are in.
+    /// Region of the buckets; signatures must be for it.
     pub region: String,
     /// The buckets and their names.
     pub buckets: Vec<(String, Arc<dyn Bucket>)>,
@@ -116,6 +116,7 @@ pub struct Origin {
     address: SocketAddr,
     counters: Arc<Counters>,
     conditions: Conditions,
+    key_pair: Option<KeyPair>,
     running: Mutex<Option<Running>>,
 }
 
@@ -141,7 +142,8 @@ impl Origin {
             .map_err(|source| OriginError::Listen { address: config.listen, source })?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let runtime = runtime(config.worker_threads).map_err(OriginError::Threads)?;
-        let shared = Arc::new(shared(config));
+        let key_pair = config.credentials.clone().map(KeyPair::new);
+        let shared = Arc::new(shared(config, key_pair.clone()));
         let (counters, conditions) = (Arc::clone(&shared.counters), shared.conditions.clone());
         let (stop, stopped) = oneshot::channel();
         let serve = move || {
@@ -156,7 +158,7 @@ impl Origin {
         let thread =
             std::thread::Builder::new().name("origin".to_owned()).spawn(serve).map_err(OriginError::Threads)?;
         let running = Mutex::new(Some(Running { stop, thread }));
-        Ok(Origin { endpoint: format!("{scheme}://{address}"), address, counters, conditions, running })
+        Ok(Origin { endpoint: format!("{scheme}://{address}"), address, counters, conditions, key_pair, running })
     }
 
     /// The URL to give to clients, as in `http://127.0.0.1:40123`.
@@ -194,6 +196,13 @@ impl Origin {
         &self.conditions
     }
 
+    /// From now on requests must be signed with this pair and no other. A server that asks for no signature keeps to that.
+    pub fn set_credentials(&self, access_key: &str, secret: &str) {
+        if let Some(key_pair) = &self.key_pair {
+            key_pair.replace(access_key.to_owned(), secret.to_owned());
+        }
+    }
+
     /// Closes all connections, whatever is being sent, and waits until the threads are gone.
     pub fn stop(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -229,14 +238,14 @@ fn runtime(worker_threads: usize) -> std::io::Result<Runtime> {
     builder.enable_all().build()
 }
 
-fn shared(config: OriginConfig) -> Shared {
+fn shared(config: OriginConfig, key_pair: Option<KeyPair>) -> Shared {
     let buckets = Buckets::new(config.buckets);
-    let anonymous = config.credentials.is_none();
+    let signed_region = key_pair.is_some().then(|| config.region.clone());
     let backend = Backend { buckets: buckets.clone(), region: config.region, uploads: Uploads::default() };
     let mut builder = S3ServiceBuilder::new(backend);
-    builder.set_route(ListRoute { buckets, domain: config.domain.clone(), anonymous });
-    if let Some((access_key, secret)) = config.credentials {
-        builder.set_auth(SimpleAuth::from_single(access_key, secret));
+    builder.set_route(ListRoute { buckets, domain: config.domain.clone(), anonymous: key_pair.is_none() });
+    if let Some(key_pair) = key_pair {
+        builder.set_auth(key_pair);
     }
     if let Some(domain) = &config.domain {
         builder.set_host(DomainHost(domain.clone()));
@@ -246,6 +255,7 @@ fn shared(config: OriginConfig) -> Shared {
         conditions: Conditions::new(config.seed),
         counters: Arc::new(Counters::new(config.count_by_key)),
         domain: config.domain,
+        signed_region,
     }
 }
 

@@ -10,17 +10,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderValue};
 use hyper::service::Service;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Request, Response};
 use s3s::service::S3Service;
 
 use super::body::{Break, BrokenOff, ResponseBody, Treatment};
 use super::conditions::{Conditions, Quirks, Settings};
 use super::connection::Connection;
+use super::auth::wrong_region;
 use super::counters::{Counters, InFlight};
+use super::error_xml::error_response;
 use super::faults::Fault;
-use super::list_xml::error_xml;
 use super::request::Target;
 
 /// The entity tag of [`Fault::OtherETag`].
@@ -40,6 +41,8 @@ pub(super) struct Shared {
     pub(super) conditions: Conditions,
     pub(super) counters: Arc<Counters>,
     pub(super) domain: Option<String>,
+    /// Region that signatures must be for; `None` where none are asked for.
+    pub(super) signed_region: Option<String>,
 }
 
 /// The service of one connection.
@@ -74,7 +77,7 @@ async fn answer(
     };
     if !shared.conditions.admits(&settings, arrived) {
         shared.counters.throttled();
-        let refusal = error_response(503, "SlowDown", "Please reduce your request rate.");
+        let refusal = error_response(503, "SlowDown", "Please reduce your request rate.", None);
         return Ok(wrap(refusal, Treatment::default(), in_flight));
     }
     let verb = target.verb;
@@ -84,6 +87,9 @@ async fn answer(
         if let Some(refusal) = instead_of_answer(fault, &connection).await? {
             return Ok(wrap(refusal, Treatment::default(), in_flight));
         }
+    }
+    if let Some(refusal) = shared.signed_region.as_ref().and_then(|region| wrong_region(request.headers(), region)) {
+        return Ok(wrap(refusal, Treatment::default(), in_flight));
     }
     let mut response = shared.s3.call(prepared(request, &settings, fault.as_ref())).await?;
     let mut latency = shared.conditions.latency(&settings, verb);
@@ -117,7 +123,7 @@ async fn instead_of_answer(
 ) -> Result<Option<Response<s3s::Body>>, s3s::StdError> {
     match fault {
         Fault::Status(status, code) => {
-            Ok(Some(error_response(*status, code, "This answer is played by the script of faults.")))
+            Ok(Some(error_response(*status, code, "This answer is played by the script of faults.", None)))
         }
         Fault::CloseBeforeAnswer => Err(BrokenOff.into()),
         Fault::ResetConnection => {
@@ -177,11 +183,4 @@ fn shifted_content_range(value: &HeaderValue) -> Option<HeaderValue> {
     let (first, last) = range.split_once('-')?;
     let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
     HeaderValue::try_from(format!("bytes {}-{}/{size}", first + 1, last + 1)).ok()
-}
-
-fn error_response(status: u16, code: &str, message: &str) -> Response<s3s::Body> {
-    let mut response = Response::new(s3s::Body::from(error_xml(code, message)));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-    response
 }
