@@ -48,9 +48,8 @@ pub(super) fn wrong_region(headers: &HeaderMap, region: &str) -> Option<Response
     if signed_for == region {
         return None;
     }
-    let message = format!(
-        "The authorization header is malformed; the region '{signed_for}' is wrong; expecting '{region}'"
-    );
+    let message =
+        format!("The authorization header is malformed; the region '{signed_for}' is wrong; expecting '{region}'");
     let mut response = error_response(400, "AuthorizationHeaderMalformed", &message, Some(region));
     if let Ok(region) = HeaderValue::from_str(region) {
         response.headers_mut().insert("x-amz-bucket-region", region);

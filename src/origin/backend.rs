@@ -57,10 +57,7 @@ pub(super) struct Backend {
 
 #[async_trait::async_trait]
 impl S3 for Backend {
-    async fn get_object(
-        &self,
-        request: S3Request<dto::GetObjectInput>,
-    ) -> S3Result<S3Response<dto::GetObjectOutput>> {
+    async fn get_object(&self, request: S3Request<dto::GetObjectInput>) -> S3Result<S3Response<dto::GetObjectOutput>> {
         let input = request.input;
         let object = self.buckets.object(&input.bucket, &input.key)?;
         let overrides = request.extensions.get::<Overrides>();
@@ -109,10 +106,7 @@ impl S3 for Backend {
         Ok(S3Response::new(output))
     }
 
-    async fn put_object(
-        &self,
-        request: S3Request<dto::PutObjectInput>,
-    ) -> S3Result<S3Response<dto::PutObjectOutput>> {
+    async fn put_object(&self, request: S3Request<dto::PutObjectInput>) -> S3Result<S3Response<dto::PutObjectOutput>> {
         let input = request.input;
         let bucket = self.buckets.find(&input.bucket)?;
         let bytes = collected(input.body).await?;
@@ -142,8 +136,7 @@ impl S3 for Backend {
     ) -> S3Result<S3Response<dto::CreateMultipartUploadOutput>> {
         let input = request.input;
         self.buckets.find(&input.bucket)?;
-        let upload_id =
-            self.uploads.create(&input.bucket, &input.key, headers(input.content_type, input.metadata));
+        let upload_id = self.uploads.create(&input.bucket, &input.key, headers(input.content_type, input.metadata));
         Ok(S3Response::new(dto::CreateMultipartUploadOutput {
             bucket: Some(input.bucket),
             key: Some(input.key),
@@ -159,10 +152,7 @@ impl S3 for Backend {
         let input = request.input;
         let bytes = collected(input.body).await?;
         let etag = self.uploads.add_part(&input.upload_id, input.part_number, bytes)?;
-        Ok(S3Response::new(dto::UploadPartOutput {
-            e_tag: Some(strong(&etag)),
-            ..dto::UploadPartOutput::default()
-        }))
+        Ok(S3Response::new(dto::UploadPartOutput { e_tag: Some(strong(&etag)), ..dto::UploadPartOutput::default() }))
     }
 
     async fn complete_multipart_upload(

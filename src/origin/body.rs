@@ -61,15 +61,7 @@ impl ResponseBody {
         connection: Arc<Connection>,
         in_flight: InFlight,
     ) -> Self {
-        ResponseBody {
-            inner,
-            treatment,
-            connection,
-            in_flight,
-            held: Bytes::new(),
-            wait: None,
-            flushes_at_break: None,
-        }
+        ResponseBody { inner, treatment, connection, in_flight, held: Bytes::new(), wait: None, flushes_at_break: None }
     }
 
     /// Breaks off once the bytes before have left.

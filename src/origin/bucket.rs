@@ -18,11 +18,7 @@ pub trait Bucket: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Where the bucket's own medium cannot be read.
-    fn scan(
-        &self,
-        from: &[u8],
-        visit: &mut dyn FnMut(Listed<'_>) -> ControlFlow<()>,
-    ) -> Result<(), BucketError>;
+    fn scan(&self, from: &[u8], visit: &mut dyn FnMut(Listed<'_>) -> ControlFlow<()>) -> Result<(), BucketError>;
 
     /// The object with this key, if there is one.
     ///

@@ -110,11 +110,7 @@ fn medium(path: &Path, source: io::Error) -> BucketError {
 }
 
 impl Bucket for DirectoryBucket {
-    fn scan(
-        &self,
-        from: &[u8],
-        visit: &mut dyn FnMut(Listed<'_>) -> ControlFlow<()>,
-    ) -> Result<(), BucketError> {
+    fn scan(&self, from: &[u8], visit: &mut dyn FnMut(Listed<'_>) -> ControlFlow<()>) -> Result<(), BucketError> {
         Self::scan_directory(&self.root, "", from, visit).map(drop)
     }
 
@@ -145,8 +141,5 @@ impl Bucket for DirectoryBucket {
 
 /// The errors of a path that leads to no regular file of the tree.
 fn is_absence(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG | libc::ENXIO)
-    )
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::ENAMETOOLONG | libc::ENXIO))
 }

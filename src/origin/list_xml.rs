@@ -9,7 +9,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use time::OffsetDateTime;
 
 use super::conditions::{Quirk, Quirks};
-use super::listing::{ListQuery, MAX_PAGE_KEYS, Page, PageObject, encode_token};
+use super::listing::{ListQuery, ListVersion, MAX_PAGE_KEYS, Page, PageObject, encode_token};
 use super::pattern::mix;
 use crate::model::{ETag, UnixMillis};
 
@@ -57,7 +57,7 @@ impl PageWriter<'_> {
         self.xml.push('>');
         self.element("Name", bucket);
         self.key_element("Prefix", query.prefix.as_bytes());
-        if query.second_version {
+        if query.version == ListVersion::Second {
             self.second_version(page);
         } else {
             self.key_element("Marker", query.start_after.as_deref().unwrap_or_default().as_bytes());
@@ -100,7 +100,7 @@ impl PageWriter<'_> {
         self.etag(&object.etag);
         // Writing to a string cannot fail.
         let _ = write!(self.xml, "<Size>{}</Size>", object.size_bytes);
-        if self.query.fetch_owner || !self.query.second_version {
+        if self.query.fetch_owner || self.query.version == ListVersion::First {
             self.xml.push_str("<Owner><ID>origin</ID><DisplayName>origin</DisplayName></Owner>");
         }
         self.xml.push_str("<StorageClass>STANDARD</StorageClass></Contents>");

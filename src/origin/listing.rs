@@ -15,11 +15,20 @@ use crate::model::{ETag, UnixMillis};
 /// Most keys on a page of S3, whatever is asked for.
 pub(super) const MAX_PAGE_KEYS: usize = 1000;
 
+/// The two ways to ask for a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum ListVersion {
+    /// ListObjects: pages follow a marker.
+    First,
+    /// ListObjectsV2 (`list-type=2`): pages follow a token.
+    #[default]
+    Second,
+}
+
 /// A question for a page, as read from the query of a request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ListQuery {
-    /// ListObjectsV2 (`list-type=2`) rather than the first version.
-    pub(super) second_version: bool,
+    pub(super) version: ListVersion,
     pub(super) prefix: String,
     /// Empty: none.
     pub(super) delimiter: String,
@@ -56,7 +65,7 @@ impl ListQuery {
     pub(super) fn parse(query: &str) -> S3Result<Self> {
         let parameters: HashMap<&str, String> = query.split('&').map(decoded_parameter).collect();
         let text = |name: &str| parameters.get(name).filter(|value| !value.is_empty()).cloned();
-        let second_version = text("list-type").is_some_and(|version| version == "2");
+        let second = text("list-type").is_some_and(|version| version == "2");
         let max_keys = match text("max-keys") {
             None => MAX_PAGE_KEYS,
             Some(number) => {
@@ -70,11 +79,11 @@ impl ListQuery {
             Some(_) => return Err(invalid("encoding-type must be url")),
         };
         Ok(ListQuery {
-            second_version,
+            version: if second { ListVersion::Second } else { ListVersion::First },
             prefix: text("prefix").unwrap_or_default(),
             delimiter: text("delimiter").unwrap_or_default(),
-            start_after: text(if second_version { "start-after" } else { "marker" }),
-            continuation: text("continuation-token").filter(|_| second_version),
+            start_after: text(if second { "start-after" } else { "marker" }),
+            continuation: text("continuation-token").filter(|_| second),
             max_keys: max_keys.min(MAX_PAGE_KEYS),
             url_encoding,
             fetch_owner: text("fetch-owner").is_some_and(|value| value == "true"),
@@ -116,23 +125,25 @@ impl ListQuery {
             return Ok(page);
         }
         let mut from = Some(self.from()?.max(self.prefix.clone().into_bytes()));
-        let mut resume = Vec::new();
+        // Where to go on after the last thing on the page, when that is a common prefix.
+        let mut after_prefix = None;
         while let Some(start) = from.take() {
             let scanned = bucket.scan(&start, &mut |entry| {
                 if !entry.key.starts_with(self.prefix.as_bytes()) {
                     return ControlFlow::Break(());
                 }
                 if page.objects.len() + page.common_prefixes.len() == self.max_keys {
-                    page.next = Some(std::mem::take(&mut resume));
+                    let after_object = || page.objects.last().map(|object| after(&object.key));
+                    page.next = after_prefix.take().or_else(after_object);
                     return ControlFlow::Break(());
                 }
                 if let Some(folded) = self.common_prefix(entry.key) {
                     page.common_prefixes.push(folded.to_vec());
                     from = after_all(folded);
-                    resume = from.clone().unwrap_or_default();
+                    after_prefix.clone_from(&from);
                     return ControlFlow::Break(());
                 }
-                resume = after(entry.key);
+                after_prefix = None;
                 page.objects.push(PageObject {
                     key: entry.key.to_vec(),
                     size_bytes: entry.size_bytes,

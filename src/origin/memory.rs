@@ -80,19 +80,11 @@ impl MemoryBucket {
 }
 
 impl Bucket for MemoryBucket {
-    fn scan(
-        &self,
-        from: &[u8],
-        visit: &mut dyn FnMut(Listed<'_>) -> ControlFlow<()>,
-    ) -> Result<(), BucketError> {
+    fn scan(&self, from: &[u8], visit: &mut dyn FnMut(Listed<'_>) -> ControlFlow<()>) -> Result<(), BucketError> {
         let objects = self.read();
         for (key, object) in objects.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)) {
-            let listed = Listed {
-                key,
-                size_bytes: object.size_bytes,
-                modified: object.modified,
-                etag: object.etag.clone(),
-            };
+            let listed =
+                Listed { key, size_bytes: object.size_bytes, modified: object.modified, etag: object.etag.clone() };
             if visit(listed).is_break() {
                 break;
             }

@@ -7,6 +7,7 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD_BYTES: usize = 8;
 /// Words computed side by side.
 const LANES: usize = 8;
+const BLOCK_BYTES: usize = LANES * WORD_BYTES;
 
 /// Fills `buffer` with the bytes at `offset..` of the object that `seed` stands for.
 ///
@@ -24,19 +25,18 @@ pub fn synthetic_bytes(seed: u64, offset: u64, buffer: &mut [u8]) {
         rest = tail;
         word += 1;
     }
-    // Lanes that do not wait for one another are what lets the compiler use vector registers.
-    let mut product = word.wrapping_mul(STEP);
-    let mut blocks = rest.chunks_exact_mut(LANES * WORD_BYTES);
-    for block in blocks.by_ref() {
-        for (lane, slot) in block.chunks_exact_mut(WORD_BYTES).enumerate() {
-            let value = product.wrapping_add(STEP.wrapping_mul(lane as u64)) ^ seed;
-            slot.copy_from_slice(&value.to_le_bytes());
+    // Lanes of their own, in blocks of known size, are what makes the compiler use vector registers.
+    let mut lanes: [u64; LANES] = std::array::from_fn(|lane| word.wrapping_add(lane as u64).wrapping_mul(STEP));
+    let (blocks, tail) = rest.as_chunks_mut::<BLOCK_BYTES>();
+    for block in blocks {
+        let (slots, _) = block.as_chunks_mut::<WORD_BYTES>();
+        for (slot, lane) in slots.iter_mut().zip(&mut lanes) {
+            *slot = (*lane ^ seed).to_le_bytes();
+            *lane = lane.wrapping_add(STEP.wrapping_mul(LANES as u64));
         }
-        product = product.wrapping_add(STEP.wrapping_mul(LANES as u64));
     }
-    for slot in blocks.into_remainder().chunks_mut(WORD_BYTES) {
-        slot.copy_from_slice(&(product ^ seed).to_le_bytes()[..slot.len()]);
-        product = product.wrapping_add(STEP);
+    for (slot, lane) in tail.chunks_mut(WORD_BYTES).zip(lanes) {
+        slot.copy_from_slice(&(lane ^ seed).to_le_bytes()[..slot.len()]);
     }
 }
 
@@ -44,12 +44,20 @@ fn bytes_of(seed: u64, word: u64) -> [u8; WORD_BYTES] {
     (word.wrapping_mul(STEP) ^ seed).to_le_bytes()
 }
 
-/// The seed of a key's bytes in one generation: 64 bits of FNV-1a over the key, mixed with the generation.
+/// The seed of a key's bytes in one generation.
 #[must_use]
 pub fn seed_of_key(key: &[u8], generation: u64) -> u64 {
+    seed_of_hash(hash_of_key(key), generation)
+}
+
+/// FNV-1a of a key, 64 bits.
+pub(super) fn hash_of_key(key: &[u8]) -> u64 {
     const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
-    let hash = key.iter().fold(FNV_OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+    key.iter().fold(FNV_OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
+}
+
+pub(super) fn seed_of_hash(hash: u64, generation: u64) -> u64 {
     mix(hash ^ mix(generation))
 }
 

@@ -138,8 +138,8 @@ impl Origin {
     /// When the address is taken, the TLS files cannot be used, or threads cannot be made.
     pub fn start(config: OriginConfig) -> Result<Origin, OriginError> {
         let tls = config.tls.as_ref().map(tls_acceptor).transpose()?;
-        let (listener, address) = listen(config.listen)
-            .map_err(|source| OriginError::Listen { address: config.listen, source })?;
+        let (listener, address) =
+            listen(config.listen).map_err(|source| OriginError::Listen { address: config.listen, source })?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let runtime = runtime(config.worker_threads).map_err(OriginError::Threads)?;
         let key_pair = config.credentials.clone().map(KeyPair::new);
@@ -230,8 +230,7 @@ fn listen(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
 
 /// One thread needs no scheduler that moves tasks between threads.
 fn runtime(worker_threads: usize) -> std::io::Result<Runtime> {
-    let mut builder =
-        if worker_threads <= 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    let mut builder = if worker_threads <= 1 { Builder::new_current_thread() } else { Builder::new_multi_thread() };
     if worker_threads > 1 {
         builder.worker_threads(worker_threads).thread_name("origin-worker");
     }
@@ -292,10 +291,8 @@ async fn serve<S: Transport + Send + 'static>(stream: S, shared: Arc<Shared>) {
 }
 
 fn tls_acceptor(files: &TlsFiles) -> Result<TlsAcceptor, OriginError> {
-    let refuse = |path: &Path, reason: &dyn fmt::Display| OriginError::Tls {
-        path: path.to_owned(),
-        reason: reason.to_string(),
-    };
+    let refuse =
+        |path: &Path, reason: &dyn fmt::Display| OriginError::Tls { path: path.to_owned(), reason: reason.to_string() };
     let certificates: Vec<_> = CertificateDer::pem_file_iter(&files.certificates)
         .and_then(Iterator::collect)
         .map_err(|error| refuse(&files.certificates, &error))?;

@@ -15,10 +15,10 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 use s3s::service::S3Service;
 
+use super::auth::wrong_region;
 use super::body::{Break, BrokenOff, ResponseBody, Treatment};
 use super::conditions::{Conditions, Quirks, Settings};
 use super::connection::Connection;
-use super::auth::wrong_region;
 use super::counters::{Counters, InFlight};
 use super::error_xml::error_response;
 use super::faults::Fault;

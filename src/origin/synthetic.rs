@@ -5,12 +5,11 @@
 //! those can check any range with [`synthetic_bytes`].
 
 use std::cmp::Ordering;
-use std::io::Write;
 use std::ops::ControlFlow;
 use std::sync::atomic::{self, AtomicU64};
 
 use super::bucket::{Bucket, BucketError, Content, Listed, StoredObject};
-use super::pattern::{mix, seed_of_key};
+use super::pattern::{hash_of_key, mix, seed_of_hash, seed_of_key};
 use crate::model::{ETag, UnixMillis};
 
 /// Largest object of S3, and of this bucket: 5 TiB.
@@ -24,6 +23,7 @@ const MILLIS_OF_A_YEAR: u64 = 365 * 24 * 3600 * 1000;
 const FIRST_CLASS: u64 = 1_440_764;
 const CLASS_STEP: u64 = 13_007;
 const LARGEST_CLASS: u64 = 99_999_999;
+const CLASS_DIGITS: u32 = 8;
 
 /// What a synthetic bucket holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +90,7 @@ struct ClassRows {
     larger_classes: u64,
     /// Number of a class's first image: a power of ten, so that all have the same number of digits and sort as numbers.
     first_image: u64,
+    image_digits: u32,
     mean_bytes: u64,
     spread_bytes: u64,
 }
@@ -112,13 +113,15 @@ impl SyntheticBucket {
                 if mean_bytes > MAX_OBJECT_BYTES / 2 {
                     return Err(SyntheticError::TooLarge(prefix));
                 }
+                let first_image = first_image(objects.div_ceil(classes));
                 Rows::Classes(ClassRows {
                     prefix,
                     objects,
                     class_step: CLASS_STEP.min((LARGEST_CLASS - FIRST_CLASS) / classes).max(1),
                     objects_per_class: objects / classes,
                     larger_classes: objects % classes,
-                    first_image: first_image(objects.div_ceil(classes)),
+                    first_image,
+                    image_digits: first_image.ilog10() + 1,
                     mean_bytes,
                     spread_bytes: mean_bytes * u64::from(spread_percent) / 100,
                 })
@@ -150,7 +153,7 @@ impl SyntheticBucket {
         }
         let mut key = Vec::new();
         self.write_key(row, &mut key);
-        let size_bytes = self.size_bytes(row, &key);
+        let size_bytes = self.size_bytes(row, hash_of_key(&key));
         Some((String::from_utf8_lossy(&key).into_owned(), size_bytes))
     }
 
@@ -173,9 +176,9 @@ impl SyntheticBucket {
         }
     }
 
-    fn size_bytes(&self, row: u64, key: &[u8]) -> u64 {
+    fn size_bytes(&self, row: u64, key_hash: u64) -> u64 {
         match &self.rows {
-            Rows::Classes(rows) => rows.size_bytes(key),
+            Rows::Classes(rows) => rows.size_bytes(key_hash),
             Rows::Explicit(rows) => rows[as_index(row)].1,
         }
     }
@@ -208,14 +211,29 @@ impl ClassRows {
         let class = FIRST_CLASS + class * self.class_step;
         let image = self.first_image + image;
         key.extend_from_slice(self.prefix.as_bytes());
-        // Writing to a vector cannot fail.
-        let _ = write!(key, "n{class:08}/n{class:08}_{image}.JPEG");
+        for end in ["/", "_"] {
+            key.push(b'n');
+            push_digits(key, class, CLASS_DIGITS);
+            key.extend_from_slice(end.as_bytes());
+        }
+        push_digits(key, image, self.image_digits);
+        key.extend_from_slice(b".JPEG");
     }
 
-    fn size_bytes(&self, key: &[u8]) -> u64 {
+    fn size_bytes(&self, key_hash: u64) -> u64 {
         let low = self.mean_bytes - self.spread_bytes;
-        low + mix(seed_of_key(key, 0)) % (2 * self.spread_bytes + 1)
+        low + mix(!key_hash) % (2 * self.spread_bytes + 1)
     }
+}
+
+/// The last `count` decimal digits of a number; formatting them takes most of a page's time otherwise.
+fn push_digits(key: &mut Vec<u8>, mut number: u64, count: u32) {
+    let start = key.len();
+    for _ in 0..count {
+        key.push(b'0' + (number % 10) as u8);
+        number /= 10;
+    }
+    key[start..].reverse();
 }
 
 /// Number of the first image of a class of this size, such that the last one has as many digits.
@@ -254,17 +272,14 @@ fn identity(seed: u64) -> (UnixMillis, ETag) {
 }
 
 impl Bucket for SyntheticBucket {
-    fn scan(
-        &self,
-        from: &[u8],
-        visit: &mut dyn FnMut(Listed<'_>) -> ControlFlow<()>,
-    ) -> Result<(), BucketError> {
+    fn scan(&self, from: &[u8], visit: &mut dyn FnMut(Listed<'_>) -> ControlFlow<()>) -> Result<(), BucketError> {
         let generation = self.generation.load(atomic::Ordering::Relaxed);
         let mut key = Vec::with_capacity(64);
         for row in self.row_at(from)..self.len() {
             self.write_key(row, &mut key);
-            let (modified, etag) = identity(seed_of_key(&key, generation));
-            let size_bytes = self.size_bytes(row, &key);
+            let hash = hash_of_key(&key);
+            let (modified, etag) = identity(seed_of_hash(hash, generation));
+            let size_bytes = self.size_bytes(row, hash);
             if visit(Listed { key: &key, size_bytes, modified, etag }).is_break() {
                 break;
             }

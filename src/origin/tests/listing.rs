@@ -263,13 +263,8 @@ fn descriptions_that_contradict_themselves_are_refused() {
     assert_eq!(explicit(&[("a", 1), ("b", 2), ("a", 3)]).unwrap_err(), SyntheticError::RepeatedKey("a".to_owned()));
     assert!(matches!(explicit(&[("a", MAX_OBJECT_BYTES + 1)]), Err(SyntheticError::TooLarge(_))));
     assert!(explicit(&[("a", MAX_OBJECT_BYTES)]).is_ok() && explicit(&[]).unwrap().is_empty());
-    let classes = SyntheticKeys::ImageClasses {
-        prefix: String::new(),
-        objects: 5,
-        classes: 6,
-        mean_bytes: 1,
-        spread_percent: 0,
-    };
+    let classes =
+        SyntheticKeys::ImageClasses { prefix: String::new(), objects: 5, classes: 6, mean_bytes: 1, spread_percent: 0 };
     assert!(matches!(SyntheticBucket::new(classes), Err(SyntheticError::Classes { .. })));
 }
 

@@ -2,7 +2,6 @@
 
 mod listing;
 mod objects;
-mod perf;
 mod uploads;
 mod weather;
 

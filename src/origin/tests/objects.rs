@@ -147,8 +147,7 @@ async fn counters_are_exact() {
 async fn requests_in_flight_are_counted_while_they_last() {
     let (_bucket, origin) = origin_with("k", b"0123456789");
     let hold = origin.conditions().add_fault(FaultRule::new(Fault::NoAnswer));
-    let tasks: Vec<_> =
-        (0..7).map(|_| tokio::spawn(get(format!("{}/data/k", origin.endpoint())))).collect();
+    let tasks: Vec<_> = (0..7).map(|_| tokio::spawn(get(format!("{}/data/k", origin.endpoint())))).collect();
     tokio::time::timeout(DEADLINE, async {
         while origin.conditions().fault_hits(hold) < 7 {
             tokio::task::yield_now().await;
@@ -185,7 +184,8 @@ async fn a_taken_address_is_an_error_that_names_it() {
 #[tokio::test]
 async fn tls_and_host_names_of_buckets_work_together() {
     let files = concat!(env!("CARGO_MANIFEST_DIR"), "/src/origin/tests");
-    let tls = TlsFiles { certificates: format!("{files}/certificate.pem").into(), key: format!("{files}/key.pem").into() };
+    let tls =
+        TlsFiles { certificates: format!("{files}/certificate.pem").into(), key: format!("{files}/key.pem").into() };
     let bucket = Arc::new(MemoryBucket::new());
     bucket.insert("k", "secret");
     let config = OriginConfig {

@@ -52,7 +52,10 @@ async fn only_the_right_signature_is_answered() {
     assert_eq!(listed.unwrap().contents()[0].key(), Some("a b/\u{e9}+"));
     assert_eq!(got.unwrap().body.collect().await.unwrap().to_vec(), b"ontent");
     let (listed, got) = read(ACCESS_KEY, "wrong").await;
-    assert_eq!((listed.unwrap_err().as_str(), got.unwrap_err().as_str()), ("SignatureDoesNotMatch", "SignatureDoesNotMatch"));
+    assert_eq!(
+        (listed.unwrap_err().as_str(), got.unwrap_err().as_str()),
+        ("SignatureDoesNotMatch", "SignatureDoesNotMatch")
+    );
     let (listed, got) = read("AKIAOTHER", SECRET).await;
     assert_eq!((listed.unwrap_err().as_str(), got.unwrap_err().as_str()), ("InvalidAccessKeyId", "InvalidAccessKeyId"));
     for path in ["/data?list-type=2", "/data/a%20b/%C3%A9%2B", "/"] {
