@@ -42,7 +42,7 @@ pub enum Fault {
     SlowFirstByte(Duration),
 }
 
-/// Which keys a rule is for.
+/// Which keys a rule is for; of a listing, its prefix counts as key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyPattern {
     /// All, and requests that have no key.

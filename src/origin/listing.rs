@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use percent_encoding::percent_decode_str;
 use s3s::{S3Error, S3ErrorCode, S3Result};
 
 use super::bucket::{Bucket, BucketError};
+use super::request::parameters;
 use crate::model::{ETag, UnixMillis};
 
 /// Most keys on a page of S3, whatever is asked for.
@@ -63,7 +63,7 @@ impl ListQuery {
     /// # Errors
     /// `InvalidArgument`, as S3, for numbers, encodings or tokens that cannot be.
     pub(super) fn parse(query: &str) -> S3Result<Self> {
-        let parameters: HashMap<&str, String> = query.split('&').map(decoded_parameter).collect();
+        let parameters: HashMap<&str, String> = parameters(query).collect();
         let text = |name: &str| parameters.get(name).filter(|value| !value.is_empty()).cloned();
         let second = text("list-type").is_some_and(|version| version == "2");
         let max_keys = match text("max-keys") {
@@ -172,13 +172,6 @@ impl Page {
         let object = self.objects.last().map(|object| object.key.as_slice());
         object.max(self.common_prefixes.last().map(Vec::as_slice))
     }
-}
-
-fn decoded_parameter(parameter: &str) -> (&str, String) {
-    let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-    // In a query, unlike in a path, `+` is a space.
-    let value = value.replace('+', " ");
-    (name, percent_decode_str(&value).decode_utf8_lossy().into_owned())
 }
 
 /// The first key after `key`.

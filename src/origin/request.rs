@@ -35,6 +35,7 @@ pub(super) struct Target<'a> {
     pub(super) bucket: Cow<'a, str>,
     /// Still percent-encoded.
     raw_key: &'a str,
+    query: &'a str,
 }
 
 impl<'a> Target<'a> {
@@ -48,22 +49,37 @@ impl<'a> Target<'a> {
                 (percent_decode_str(bucket).decode_utf8_lossy(), key)
             }
         };
+        let query = uri.query().unwrap_or_default();
         let verb = match *method {
             Method::GET if bucket.is_empty() => Verb::Other,
-            Method::GET if raw_key.is_empty() && is_list(uri.query().unwrap_or_default()) => Verb::List,
+            Method::GET if raw_key.is_empty() && is_list(query) => Verb::List,
             Method::GET if !raw_key.is_empty() => Verb::Get,
             Method::HEAD if !raw_key.is_empty() => Verb::Head,
             Method::PUT if !raw_key.is_empty() => Verb::Put,
             Method::DELETE if !raw_key.is_empty() => Verb::Delete,
             _ => Verb::Other,
         };
-        Target { verb, bucket, raw_key }
+        Target { verb, bucket, raw_key, query }
     }
 
-    /// The key, decoded; for a listing, empty.
+    /// The key, decoded; of a listing, the prefix.
     pub(super) fn key(&self) -> Cow<'a, str> {
+        if self.verb == Verb::List {
+            let prefix = parameters(self.query).find(|(name, _)| *name == "prefix");
+            return prefix.map(|(_, value)| Cow::Owned(value)).unwrap_or_default();
+        }
         percent_decode_str(self.raw_key).decode_utf8_lossy()
     }
+}
+
+/// The parameters of a query with their decoded values.
+pub(super) fn parameters(query: &str) -> impl Iterator<Item = (&str, String)> {
+    query.split('&').filter(|parameter| !parameter.is_empty()).map(|parameter| {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        // In a query, unlike in a path, `+` is a space.
+        let value = value.replace('+', " ");
+        (name, percent_decode_str(&value).decode_utf8_lossy().into_owned())
+    })
 }
 
 /// The bucket named by a Host header `BUCKET.DOMAIN[:PORT]`.
@@ -133,5 +149,6 @@ mod tests {
         }
         assert_eq!(target(Method::HEAD, "/data", "h").0, Verb::Other);
         assert_eq!(target(Method::HEAD, "/data/k", "h").0, Verb::Head);
+        assert_eq!(target(Method::GET, "/data?list-type=2&prefix=a+b%2F", "h").2, "a b/");
     }
 }

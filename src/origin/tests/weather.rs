@@ -127,15 +127,15 @@ async fn latency_is_added_to_gets_and_lists_apart() {
         response.bytes().await.unwrap();
         begin.elapsed()
     };
-    origin.conditions().set_get_latency(Latency { fixed: ms(150), ..Latency::default() });
-    origin.conditions().set_list_latency(Latency { tail_probability: 1.0, tail_extra: ms(300), ..Latency::default() });
-    assert!(timed("/k").await >= ms(150));
-    assert!(timed("?list-type=2").await >= ms(300));
+    origin.conditions().set_get_latency(Latency { fixed: ms(500), ..Latency::default() });
+    origin.conditions().set_list_latency(Latency { tail_probability: 1.0, tail_extra: ms(700), ..Latency::default() });
+    assert!(timed("/k").await >= ms(500));
+    assert!(timed("?list-type=2").await >= ms(700));
     origin.conditions().reset();
-    assert!(timed("/k").await < ms(150));
-    origin.conditions().add_fault(FaultRule::new(Fault::SlowFirstByte(ms(200))).key(KeyPattern::Exact("k".into())));
-    assert!(timed("/k").await >= ms(200));
-    assert!(timed("?list-type=2").await < ms(200));
+    assert!(timed("/k").await < ms(500));
+    origin.conditions().add_fault(FaultRule::new(Fault::SlowFirstByte(ms(600))).key(KeyPattern::Exact("k".into())));
+    assert!(timed("/k").await >= ms(600));
+    assert!(timed("?list-type=2").await < ms(600));
 }
 
 #[tokio::test]
