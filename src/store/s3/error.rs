@@ -424,10 +424,13 @@ fn explain_tls(error: &rustls::Error) -> String {
     }
 }
 
-/// An `io::Error` hides the error it carries from `source()`.
+/// An `io::Error` hides the error it carries from `source()`, and may carry another `io::Error`.
 fn tls_error<'a>(cause: &'a (dyn StdError + 'static)) -> Option<&'a rustls::Error> {
-    let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    inner.and_then(|inner| inner.downcast_ref()).or_else(|| cause.downcast_ref())
+    let mut cause = cause;
+    while let Some(inner) = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        cause = inner;
+    }
+    cause.downcast_ref()
 }
 
 fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {

@@ -259,6 +259,10 @@ mod tests {
                 let target = address.object(&(*key).into());
                 assert_signed_alike(&target, &address.host, &plain, false);
                 assert_signed_alike(&target, &address.host, &with_token, true);
+                // The SDK takes its queries as text and would sign another one.
+                if std::str::from_utf8(key).is_err() {
+                    continue;
+                }
                 let mut query = "list-type=2&prefix=".to_owned();
                 push_query(&mut query, key);
                 assert_signed_alike(&address.bucket(&query), &address.host, &with_token, false);
