@@ -23,9 +23,9 @@ pub(super) fn parse_iso8601(text: &[u8]) -> Option<UnixMillis> {
     let mut millis = 0;
     if let [b'.' | b',', fraction @ ..] = rest {
         let digits = fraction.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        for position in 0..3 {
-            let digit = if position < digits { fraction[position] - b'0' } else { 0 };
-            millis = millis * 10 + i64::from(digit);
+        let missing = std::iter::repeat(&b'0');
+        for digit in fraction[..digits].iter().chain(missing).take(3) {
+            millis = millis * 10 + i64::from(digit - b'0');
         }
         rest = &fraction[digits..];
     }

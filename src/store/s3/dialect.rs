@@ -357,8 +357,8 @@ impl<'a> AwsHost<'a> {
             return None;
         }
         // The older spelling has the region in the same label: s3-eu-west-1.
-        let candidates = labels.map(|label| label.strip_prefix("s3-").unwrap_or(label));
-        let region = candidates.filter(|label| !label.starts_with("s3") && is_region(label)).next_back();
+        let mut candidates = labels.map(|label| label.strip_prefix("s3-").unwrap_or(label));
+        let region = candidates.rfind(|label| !label.starts_with("s3") && is_region(label));
         let is_special = rest.contains("vpce") || rest.contains("accelerate") || rest.contains("s3express");
         Some(AwsHost { host, region, is_special })
     }
@@ -388,94 +388,105 @@ mod tests {
         url.as_str().to_owned()
     }
 
+    /// Endpoint, dialect, region, URL of the object "k" in the bucket "bkt".
+    const HOSTS: &[(&str, Dialect, &str, &str)] = &[
+        ("", Dialect::Aws, "us-east-1", "https://bkt.s3.us-east-1.amazonaws.com/k"),
+        ("https://s3.amazonaws.com", Dialect::Aws, "us-east-1", "https://bkt.s3.amazonaws.com/k"),
+        ("s3.eu-west-1.amazonaws.com", Dialect::Aws, "eu-west-1", "https://bkt.s3.eu-west-1.amazonaws.com/k"),
+        ("https://s3-eu-west-1.amazonaws.com/", Dialect::Aws, "eu-west-1", "https://bkt.s3-eu-west-1.amazonaws.com/k"),
+        (
+            "https://bkt.s3.eu-west-1.amazonaws.com",
+            Dialect::Aws,
+            "eu-west-1",
+            "https://bkt.s3.eu-west-1.amazonaws.com/k",
+        ),
+        (
+            "https://s3.dualstack.us-gov-west-1.amazonaws.com",
+            Dialect::Aws,
+            "us-gov-west-1",
+            "https://bkt.s3.dualstack.us-gov-west-1.amazonaws.com/k",
+        ),
+        (
+            "https://s3-fips.us-east-2.amazonaws.com",
+            Dialect::Aws,
+            "us-east-2",
+            "https://bkt.s3-fips.us-east-2.amazonaws.com/k",
+        ),
+        (
+            "https://s3.cn-north-1.amazonaws.com.cn",
+            Dialect::Aws,
+            "cn-north-1",
+            "https://bkt.s3.cn-north-1.amazonaws.com.cn/k",
+        ),
+        (
+            "https://bucket.vpce-1a2b-3c4d.s3.eu-west-1.vpce.amazonaws.com",
+            Dialect::Aws,
+            "eu-west-1",
+            "https://bkt.bucket.vpce-1a2b-3c4d.s3.eu-west-1.vpce.amazonaws.com/k",
+        ),
+        ("oss-cn-beijing.aliyuncs.com", Dialect::Oss, "cn-beijing", "https://bkt.s3.oss-cn-beijing.aliyuncs.com/k"),
+        (
+            "oss-cn-beijing-internal.aliyuncs.com",
+            Dialect::Oss,
+            "cn-beijing",
+            "http://bkt.s3.oss-cn-beijing-internal.aliyuncs.com/k",
+        ),
+        (
+            "https://oss-cn-beijing-internal.aliyuncs.com/",
+            Dialect::Oss,
+            "cn-beijing",
+            "https://bkt.s3.oss-cn-beijing-internal.aliyuncs.com/k",
+        ),
+        (
+            "bkt.oss-us-west-1-internal.aliyuncs.com",
+            Dialect::Oss,
+            "us-west-1",
+            "http://bkt.s3.oss-us-west-1-internal.aliyuncs.com/k",
+        ),
+        (
+            "http://s3.oss-cn-hangzhou.aliyuncs.com",
+            Dialect::Oss,
+            "cn-hangzhou",
+            "http://bkt.s3.oss-cn-hangzhou.aliyuncs.com/k",
+        ),
+        (
+            "http://vpc100-oss-cn-beijing.aliyuncs.com",
+            Dialect::Oss,
+            "cn-beijing",
+            "http://bkt.s3.oss-cn-beijing-internal.aliyuncs.com/k",
+        ),
+        ("oss-accelerate.aliyuncs.com", Dialect::Oss, "us-east-1", "https://bkt.s3.oss-accelerate.aliyuncs.com/k"),
+        ("https://storage.googleapis.com", Dialect::Gcs, "auto", "https://storage.googleapis.com/bkt/k"),
+        ("https://acc.r2.cloudflarestorage.com", Dialect::R2, "auto", "https://acc.r2.cloudflarestorage.com/bkt/k"),
+        (
+            "https://acc.eu.r2.cloudflarestorage.com",
+            Dialect::R2,
+            "auto",
+            "https://acc.eu.r2.cloudflarestorage.com/bkt/k",
+        ),
+        (
+            "s3.eu-central-2.wasabisys.com",
+            Dialect::Generic,
+            "eu-central-2",
+            "https://s3.eu-central-2.wasabisys.com/bkt/k",
+        ),
+        ("https://ams3.digitaloceanspaces.com", Dialect::Generic, "ams3", "https://ams3.digitaloceanspaces.com/bkt/k"),
+        (
+            "https://tos-s3-cn-beijing.volces.com",
+            Dialect::Generic,
+            "cn-beijing",
+            "https://bkt.tos-s3-cn-beijing.volces.com/k",
+        ),
+        ("http://minio.svc:9000/base/", Dialect::Generic, "us-east-1", "http://minio.svc:9000/base/bkt/k"),
+        ("http://[::1]:9000", Dialect::Generic, "us-east-1", "http://[::1]:9000/bkt/k"),
+    ];
+
     #[test]
     fn a_store_is_known_by_its_host() {
-        use Dialect as D;
-        // endpoint, dialect, region, URL of the object "k" in the bucket "bkt"
-        for (endpoint, dialect, region, expected) in [
-            ("", D::Aws, "us-east-1", "https://bkt.s3.us-east-1.amazonaws.com/k"),
-            ("https://s3.amazonaws.com", D::Aws, "us-east-1", "https://bkt.s3.amazonaws.com/k"),
-            ("s3.eu-west-1.amazonaws.com", D::Aws, "eu-west-1", "https://bkt.s3.eu-west-1.amazonaws.com/k"),
-            ("https://s3-eu-west-1.amazonaws.com/", D::Aws, "eu-west-1", "https://bkt.s3-eu-west-1.amazonaws.com/k"),
-            ("https://bkt.s3.eu-west-1.amazonaws.com", D::Aws, "eu-west-1", "https://bkt.s3.eu-west-1.amazonaws.com/k"),
-            (
-                "https://s3.dualstack.us-gov-west-1.amazonaws.com",
-                D::Aws,
-                "us-gov-west-1",
-                "https://bkt.s3.dualstack.us-gov-west-1.amazonaws.com/k",
-            ),
-            (
-                "https://s3-fips.us-east-2.amazonaws.com",
-                D::Aws,
-                "us-east-2",
-                "https://bkt.s3-fips.us-east-2.amazonaws.com/k",
-            ),
-            (
-                "https://s3.cn-north-1.amazonaws.com.cn",
-                D::Aws,
-                "cn-north-1",
-                "https://bkt.s3.cn-north-1.amazonaws.com.cn/k",
-            ),
-            (
-                "https://bucket.vpce-1a2b-3c4d.s3.eu-west-1.vpce.amazonaws.com",
-                D::Aws,
-                "eu-west-1",
-                "https://bkt.bucket.vpce-1a2b-3c4d.s3.eu-west-1.vpce.amazonaws.com/k",
-            ),
-            ("oss-cn-beijing.aliyuncs.com", D::Oss, "cn-beijing", "https://bkt.s3.oss-cn-beijing.aliyuncs.com/k"),
-            (
-                "oss-cn-beijing-internal.aliyuncs.com",
-                D::Oss,
-                "cn-beijing",
-                "http://bkt.s3.oss-cn-beijing-internal.aliyuncs.com/k",
-            ),
-            (
-                "https://oss-cn-beijing-internal.aliyuncs.com/",
-                D::Oss,
-                "cn-beijing",
-                "https://bkt.s3.oss-cn-beijing-internal.aliyuncs.com/k",
-            ),
-            (
-                "bkt.oss-us-west-1-internal.aliyuncs.com",
-                D::Oss,
-                "us-west-1",
-                "http://bkt.s3.oss-us-west-1-internal.aliyuncs.com/k",
-            ),
-            (
-                "http://s3.oss-cn-hangzhou.aliyuncs.com",
-                D::Oss,
-                "cn-hangzhou",
-                "http://bkt.s3.oss-cn-hangzhou.aliyuncs.com/k",
-            ),
-            (
-                "http://vpc100-oss-cn-beijing.aliyuncs.com",
-                D::Oss,
-                "cn-beijing",
-                "http://bkt.s3.oss-cn-beijing-internal.aliyuncs.com/k",
-            ),
-            ("oss-accelerate.aliyuncs.com", D::Oss, "us-east-1", "https://bkt.s3.oss-accelerate.aliyuncs.com/k"),
-            ("https://storage.googleapis.com", D::Gcs, "auto", "https://storage.googleapis.com/bkt/k"),
-            ("https://acc.r2.cloudflarestorage.com", D::R2, "auto", "https://acc.r2.cloudflarestorage.com/bkt/k"),
-            ("https://acc.eu.r2.cloudflarestorage.com", D::R2, "auto", "https://acc.eu.r2.cloudflarestorage.com/bkt/k"),
-            (
-                "s3.eu-central-2.wasabisys.com",
-                D::Generic,
-                "eu-central-2",
-                "https://s3.eu-central-2.wasabisys.com/bkt/k",
-            ),
-            ("https://ams3.digitaloceanspaces.com", D::Generic, "ams3", "https://ams3.digitaloceanspaces.com/bkt/k"),
-            (
-                "https://tos-s3-cn-beijing.volces.com",
-                D::Generic,
-                "cn-beijing",
-                "https://bkt.tos-s3-cn-beijing.volces.com/k",
-            ),
-            ("http://minio.svc:9000/base/", D::Generic, "us-east-1", "http://minio.svc:9000/base/bkt/k"),
-            ("http://[::1]:9000", D::Generic, "us-east-1", "http://[::1]:9000/bkt/k"),
-        ] {
+        for (endpoint, dialect, region, expected) in HOSTS {
             let site = site(endpoint, "bkt");
-            assert_eq!((site.dialect, site.region.as_str()), (dialect, region), "{endpoint}");
-            assert_eq!(url(&site), expected, "{endpoint}");
+            assert_eq!((site.dialect, site.region.as_str()), (*dialect, *region), "{endpoint}");
+            assert_eq!(url(&site), *expected, "{endpoint}");
         }
     }
 

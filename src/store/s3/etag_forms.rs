@@ -14,6 +14,9 @@ use crate::model::{ETag, ObjectKey};
 /// Most pairs kept for stores whose forms are unrelated; beyond, all are forgotten and asked for again.
 const MAX_PAIRS: usize = 4096;
 
+/// Shortest tag that is taken for a part of the other form: shorter ones may be found in it by chance.
+const MIN_RELATED_BYTES: usize = 16;
+
 /// Whether an answer is of the version that was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -131,7 +134,7 @@ impl Affix {
     fn between(listed: &str, answered: &str) -> Option<Affix> {
         let longer_is_listed = listed.len() > answered.len();
         let (longer, shorter) = if longer_is_listed { (listed, answered) } else { (answered, listed) };
-        let at = longer.find(shorter)?;
+        let at = longer.find(shorter).filter(|_| shorter.len() >= MIN_RELATED_BYTES)?;
         Some(Affix {
             longer_is_listed,
             before: longer[..at].to_owned(),
@@ -194,10 +197,12 @@ mod tests {
     #[test]
     fn unrelated_forms_are_learnt_for_one_version_of_one_object() {
         let forms = EtagForms::default();
-        forms.learn(&"a".into(), &tag("1"), Some(&tag("x")));
-        assert_eq!(forms.judge(&"a".into(), &tag("1"), Some(&tag("x"))), Verdict::Same);
+        // The first holds the second by chance; that is no relation.
+        forms.learn(&"a".into(), &tag("1"), Some(&tag("x1")));
+        assert_eq!(forms.judge(&"a".into(), &tag("1"), Some(&tag("x1"))), Verdict::Same);
         assert_eq!(forms.judge(&"a".into(), &tag("1"), Some(&tag("y"))), Verdict::Ask);
-        assert_eq!(forms.judge(&"b".into(), &tag("1"), Some(&tag("x"))), Verdict::Ask);
+        assert_eq!(forms.judge(&"b".into(), &tag("1"), Some(&tag("x1"))), Verdict::Ask);
+        assert_eq!(forms.judge(&"b".into(), &tag("2"), Some(&tag("x2"))), Verdict::Ask);
     }
 
     #[test]

@@ -107,7 +107,12 @@ impl S3Store {
             return Ok(false);
         };
         let question = ListRequest { prefix: request.key.clone(), max_keys: Some(1), ..ListRequest::default() };
-        let page = self.list_page(&question).await?;
+        let page = match self.list_page(&question).await {
+            Ok(page) => page,
+            Err(error) if error.is_retryable() => return Err(error),
+            // Who may not list cannot be told.
+            Err(_) => return Ok(false),
+        };
         let found = page.objects.first().filter(|object| object.key == request.key);
         Ok(found.is_some_and(|object| {
             object.size_bytes == request.version.size_bytes

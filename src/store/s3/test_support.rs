@@ -199,3 +199,36 @@ fn parse_head(head: &str, connection: usize) -> Seen {
     let headers = headers.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned())).collect();
     Seen { connection, target, headers }
 }
+
+/// Serves TLS with a certificate that `testdata/ca.pem` signed (both made for these tests, valid for 100 years): one `answer` to
+/// each connection, for as long as the process lives. The port.
+pub(super) fn serve_tls(answer: &'static [u8]) -> u16 {
+    use std::io::{Read, Write};
+
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("testdata/server.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("testdata/server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let session = rustls::ServerConnection::new(config.clone()).unwrap();
+            let mut stream = rustls::StreamOwned::new(session, stream.unwrap());
+            // A client that does not trust us ends the handshake: that is for its test to see.
+            if stream.read(&mut [0; 4096]).is_ok() {
+                let _ = stream.write_all(answer);
+            }
+        }
+    });
+    port
+}

@@ -20,6 +20,10 @@ fn config(server: &Server) -> S3Config {
     S3Config { endpoint: Some(server.url.clone()), timeouts, ..S3Config::new("bkt") }
 }
 
+fn test_root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/store/s3/testdata/ca.pem")
+}
+
 fn signed() -> Arc<dyn CredentialsSource> {
     Arc::new(StaticCredentials::new(Credentials::new("AKID", "secret", None)))
 }
@@ -185,6 +189,7 @@ async fn a_changed_object_is_never_taken_for_a_difference_of_form() {
         ("another size", other().header("last-modified", DATE), listed("a", 6, TAG)),
         ("a listing that lags", other().header("last-modified", "Mon, 12 Oct 2009 17:50:31 GMT"), listed("a", 5, TAG)),
         ("no date", other(), listed("a", 5, TAG)),
+        ("a listing that is denied", other().header("last-modified", DATE), refused(403, "AccessDenied")),
     ] {
         let server = Server::start([answer, listing]).await;
         let (result, bytes) = fetch(&store(&server), &get("a", (0, 5), 5, Some(TAG))).await;
@@ -484,15 +489,29 @@ async fn why_there_is_no_connection_is_spelled_out() {
         (format!("http://{}.example", "x".repeat(64)), "cannot be resolved"),
         (format!("https://{no_tls_port}"), "does not speak TLS"),
     ] {
-        let config = S3Config { endpoint: Some(endpoint.clone()), ..config(&server) };
-        let Ok(store) = S3Store::new(config, signed()) else {
-            panic!("{endpoint}: the machine has no root certificates")
-        };
+        let config = S3Config { endpoint: Some(endpoint.clone()), ca_bundle: Some(test_root()), ..config(&server) };
+        let store = S3Store::new(config, signed()).unwrap();
         let error = fetch(&store, &get("a", (0, 5), 5, None)).await.0.unwrap_err();
         assert_eq!(error.kind(), &Kind::Unavailable, "{error}");
         assert!(error.to_string().contains(words), "{endpoint}: {error}");
     }
     plain.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_of_an_unknown_authority_is_trusted_with_its_root_only() {
+    let port = test_support::serve_tls(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+    let endpoint = Some(format!("https://127.0.0.1:{port}"));
+    let without = S3Config { endpoint: endpoint.clone(), ..S3Config::new("bkt") };
+    let request = get("a", (0, 5), 5, None);
+    let said = match S3Store::new(without.clone(), signed()) {
+        Ok(store) => fetch(&store, &request).await.0.unwrap_err().to_string(),
+        // A machine without any root certificates is told so at once.
+        Err(error) => error.to_string(),
+    };
+    assert!(said.contains("--ca-bundle"), "{said}");
+    let with = S3Config { ca_bundle: Some(test_root()), ..without };
+    assert_eq!(fetch(&S3Store::new(with, signed()).unwrap(), &request).await.1, b"hello");
 }
 
 #[tokio::test]
