@@ -5,6 +5,7 @@
 //! `faulty` (scripted faults, for tests). Nothing here knows files, nodes or caches.
 
 mod error;
+pub mod s3;
 
 pub use error::{StoreError, StoreErrorKind};
 
