@@ -394,3 +394,157 @@ pub fn synthetic_pattern() -> FillSynthetic {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::TIB;
+    use crate::store::SliceSink;
+
+    fn now<T>(future: BoxFuture<'_, T>) -> T {
+        future.now_or_never().expect("memory answers at once")
+    }
+
+    fn list(store: &MemoryStore, request: &ListRequest) -> ListPage {
+        now(store.list(request)).unwrap()
+    }
+
+    fn read(store: &MemoryStore, request: &GetRequest) -> Result<Vec<u8>, StoreErrorKind> {
+        let mut memory = vec![0; usize::try_from(request.range.len()).unwrap()];
+        let mut sink = SliceSink::new(&mut memory);
+        now(store.get(request, &mut sink)).map_err(|error| error.kind().clone())?;
+        assert_eq!(sink.filled_bytes(), memory.len());
+        Ok(memory)
+    }
+
+    fn names(page: &ListPage) -> Vec<String> {
+        let objects = page.objects.iter().map(|object| object.key.to_string());
+        objects.chain(page.common_prefixes.iter().map(ToString::to_string)).collect()
+    }
+
+    #[test]
+    fn a_common_prefix_counts_as_one_entry_and_comes_once() {
+        let store = MemoryStore::new();
+        for key in ["a/1", "a/2", "a/3", "b", "c/1"] {
+            store.put(key, "");
+        }
+        let mut request = ListRequest { fold_directories: true, max_keys: Some(1), ..ListRequest::default() };
+        for expected in ["a/", "b", "c/"] {
+            let page = list(&store, &request);
+            assert_eq!(names(&page), [expected]);
+            assert_eq!(page.next.is_none(), expected == "c/");
+            request.continuation = page.next;
+        }
+    }
+
+    #[test]
+    fn keys_and_prefixes_of_the_highest_bytes_are_passed_over_rightly() {
+        let store = MemoryStore::new();
+        for key in [&b"\xff"[..], b"\xff/a", b"\xff/b", b"\xff\xff", b"\xff\xff/c"] {
+            store.put(key, "");
+        }
+        let mut request = ListRequest { fold_directories: true, max_keys: Some(1), ..ListRequest::default() };
+        let mut entries = Vec::new();
+        loop {
+            let page = list(&store, &request);
+            entries.extend(names(&page));
+            request.continuation = page.next;
+            if request.continuation.is_none() {
+                break;
+            }
+        }
+        assert_eq!(entries, ["\\xff", "\\xff/", "\\xff\\xff", "\\xff\\xff/"]);
+    }
+
+    #[test]
+    fn pages_are_cut_by_the_request_and_by_the_store() {
+        let store = MemoryStore::new();
+        for n in 0..1001 {
+            store.put(format!("{n:04}").as_str(), "");
+        }
+        let page = list(&store, &ListRequest::default());
+        assert_eq!((page.objects.len(), page.next.is_some()), (1000, true));
+        let rest = list(&store, &ListRequest { continuation: page.next, ..ListRequest::default() });
+        assert_eq!((rest.objects.len(), rest.next), (1, None));
+        store.set_page_limit(10);
+        let request = ListRequest { max_keys: Some(50), ..ListRequest::default() };
+        assert_eq!(list(&store, &request).objects.len(), 10);
+        let nothing = list(&store, &ListRequest { max_keys: Some(0), ..ListRequest::default() });
+        assert_eq!((names(&nothing).len(), nothing.next), (0, None));
+    }
+
+    #[test]
+    fn a_foreign_token_is_refused() {
+        let store = MemoryStore::new();
+        for token in ["", "o", "x61", "o6", "ozz", "\u{e9}61"] {
+            let request = ListRequest { continuation: Some(token.to_owned()), ..ListRequest::default() };
+            let answer = now(store.list(&request));
+            // "o" is the empty key: a place like any other.
+            assert_eq!(answer.is_ok(), token == "o", "{token:?}");
+        }
+    }
+
+    #[test]
+    fn the_entity_tag_is_the_md5_of_the_content() {
+        let store = MemoryStore::new();
+        let version = store.put("a", "hello");
+        assert_eq!(version.etag, ETag::parse("5d41402abc4b2a76b9719d911017c592"));
+        assert_eq!(store.put("b", "hello"), version);
+        assert_eq!(store.version(&"a".into()), Some(version));
+    }
+
+    #[test]
+    fn five_tebibytes_cost_nothing_and_read_the_same_from_any_offset() {
+        let store = MemoryStore::new();
+        let version = store.put_synthetic("big", 5 * TIB, synthetic_pattern());
+        let get = |start, end| {
+            let request = GetRequest { key: "big".into(), version: version.clone(), range: ByteRange::new(start, end) };
+            read(&store, &request).unwrap()
+        };
+        let tail = get(5 * TIB - 4096, 5 * TIB);
+        assert_eq!(tail[13..21], get(5 * TIB - 4083, 5 * TIB - 4075));
+        assert_ne!(tail[..8], tail[8..16]);
+        assert_ne!(store.put_synthetic("big", 5 * TIB, synthetic_pattern()), version);
+    }
+
+    #[test]
+    fn requests_and_bytes_are_counted_by_key() {
+        let store = MemoryStore::new();
+        let version = store.put("a", "0123456789");
+        let get = |key: &str, start, end| {
+            let request = GetRequest { key: key.into(), version: version.clone(), range: ByteRange::new(start, end) };
+            read(&store, &request)
+        };
+        get("a", 0, 4).unwrap();
+        get("a", 4, 10).unwrap();
+        assert_eq!(get("b", 0, 1), Err(StoreErrorKind::NotFound));
+        list(&store, &ListRequest::default());
+        let counted = store.take_counters();
+        assert_eq!((counted.lists, counted.gets, counted.bytes), (1, 3, 10));
+        let a = &counted.by_key[&"a".into()];
+        assert_eq!((a.gets, a.bytes, a.ranges.as_slice()), (2, 10, &[ByteRange::new(0, 4), ByteRange::new(4, 10)][..]));
+        assert_eq!(counted.by_key[&"b".into()].gets, 1);
+        assert_eq!(store.counters(), MemoryCounters::default());
+    }
+
+    #[test]
+    fn a_range_past_the_end_or_without_bytes_is_refused() {
+        let store = MemoryStore::new();
+        let version = store.put("a", "0123456789");
+        for range in [ByteRange::new(0, 11), ByteRange::new(10, 11), ByteRange::new(3, 3)] {
+            let request = GetRequest { key: "a".into(), version: version.clone(), range };
+            assert_eq!(read(&store, &request), Err(StoreErrorKind::InvalidRequest), "{range}");
+        }
+    }
+
+    #[test]
+    fn dates_and_tags_can_be_made_odd() {
+        let store = MemoryStore::new();
+        store.put("a", "x");
+        assert!(store.set_modified(&"a".into(), UnixMillis(-1)) && store.set_etag(&"a".into(), None));
+        let page = list(&store, &ListRequest::default());
+        assert_eq!((page.objects[0].modified, page.objects[0].etag.clone()), (UnixMillis(-1), None));
+        assert!(!store.set_modified(&"b".into(), UnixMillis(0)) && !store.set_etag(&"b".into(), None));
+        assert!(store.delete(&"a".into()) && !store.delete(&"a".into()));
+    }
+}

@@ -345,3 +345,297 @@ impl BodySink for CountingSink<'_> {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::model::{ETag, ObjectVersion};
+    use crate::store::SliceSink;
+    use crate::store::clock::ManualClock;
+    use crate::store::faulty::{Call, Fault, FaultyStore, STALL, Verb};
+    use crate::store::memory::{MemoryStore, synthetic_pattern};
+
+    struct World {
+        clock: Arc<ManualClock>,
+        memory: Arc<MemoryStore>,
+        faulty: Arc<FaultyStore>,
+        retry: RetryStore,
+    }
+
+    fn world() -> World {
+        let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+        let memory = Arc::new(MemoryStore::new());
+        let faulty = Arc::new(FaultyStore::new(memory.clone(), clock.clone()));
+        let rng = SmallRng::seed_from_u64(1);
+        let retry = RetryStore::new(faulty.clone(), RetryConfig::default(), clock.clone(), rng);
+        World { clock, memory, faulty, retry }
+    }
+
+    impl World {
+        /// The answer to a GET of everything, and the bytes that came.
+        async fn get(&self, key: &str, version: &ObjectVersion) -> (Result<(), StoreError>, Vec<u8>) {
+            self.get_range(key, version, ByteRange::new(0, version.size_bytes)).await
+        }
+
+        async fn get_range(
+            &self,
+            key: &str,
+            version: &ObjectVersion,
+            range: ByteRange,
+        ) -> (Result<(), StoreError>, Vec<u8>) {
+            let request = GetRequest { key: key.into(), version: version.clone(), range };
+            let mut memory = vec![0; usize::try_from(request.range.len()).unwrap()];
+            let mut sink = SliceSink::new(&mut memory);
+            let result = self.clock.run(self.retry.get(&request, &mut sink)).await;
+            let filled = sink.filled_bytes();
+            memory.truncate(filled);
+            (result, memory)
+        }
+
+        async fn list(&self) -> Result<ListPage, StoreError> {
+            self.clock.run(self.retry.list(&ListRequest::default())).await
+        }
+    }
+
+    const UNAVAILABLE: Fault = Fault::Error(StoreErrorKind::Unavailable);
+
+    fn always(fault: Fault) -> impl FnMut(&Call) -> Option<Fault> + Send + 'static {
+        move |_| Some(fault.clone())
+    }
+
+    #[tokio::test]
+    async fn what_can_be_tried_again_is_until_it_succeeds() {
+        let world = world();
+        world.memory.put("a", "hello");
+        let faults = [
+            StoreErrorKind::Unavailable,
+            StoreErrorKind::Throttled(None),
+            StoreErrorKind::BadResponse,
+            StoreErrorKind::ExpiredCredentials,
+            StoreErrorKind::ClockSkew(None),
+        ];
+        world.faulty.set_queue(faults.map(|kind| Some(Fault::Error(kind))));
+        assert_eq!(world.list().await.unwrap().objects.len(), 1);
+        assert_eq!(world.faulty.calls(), 6);
+        for reason in RetryReason::ALL {
+            let expected = u64::from(reason != RetryReason::Interrupted);
+            assert_eq!(world.retry.counters().retries(reason), expected, "{}", reason.name());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_succeed_is_asked_once() {
+        use StoreErrorKind as K;
+        let world = world();
+        let version = world.memory.put("a", "hello");
+        let hopeless = [
+            K::NotFound,
+            K::NoSuchBucket,
+            K::Changed,
+            K::AccessDenied,
+            K::Archived,
+            K::Credentials,
+            K::WrongRegion(None),
+            K::InvalidRequest,
+        ];
+        for (asked, kind) in (1..).zip(hopeless) {
+            world.faulty.set_queue([Some(Fault::Error(kind.clone()))]);
+            let (result, bytes) = world.get("a", &version).await;
+            assert_eq!(*result.unwrap_err().kind(), kind);
+            assert!(bytes.is_empty());
+            assert_eq!(world.faulty.calls(), asked);
+        }
+        assert_eq!(world.clock.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_body_goes_on_after_its_last_good_byte() {
+        let world = world();
+        let version = world.memory.put("a", "0123456789");
+        world.faulty.set_queue([Some(Fault::InterruptAfter(4)), Some(UNAVAILABLE), Some(Fault::InterruptAfter(3))]);
+        let (result, bytes) = world.get_range("a", &version, ByteRange::new(1, 10)).await;
+        result.unwrap();
+        assert_eq!(bytes, b"123456789");
+        let ranges = &world.memory.counters().by_key[&"a".into()].ranges;
+        assert_eq!(*ranges, [ByteRange::new(1, 5), ByteRange::new(5, 8), ByteRange::new(8, 10)]);
+    }
+
+    #[tokio::test]
+    async fn a_failure_after_the_last_byte_is_none() {
+        let world = world();
+        let version = world.memory.put("a", "0123456789");
+        world.faulty.set_queue([Some(Fault::InterruptAfter(10)), Some(UNAVAILABLE)]);
+        let (result, bytes) = world.get("a", &version).await;
+        result.unwrap();
+        assert_eq!((bytes.as_slice(), world.faulty.calls()), (&b"0123456789"[..], 1));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_not_finished_from_another_version() {
+        let world = world();
+        let version = world.memory.put("a", "old old old");
+        let memory = world.memory.clone();
+        world.faulty.set_script(move |call| {
+            if call.attempt == 1 {
+                return Some(Fault::InterruptAfter(4));
+            }
+            memory.put("a", "new new new");
+            None
+        });
+        let (result, bytes) = world.get("a", &version).await;
+        assert_eq!(*result.unwrap_err().kind(), StoreErrorKind::Changed);
+        assert_eq!(bytes, b"old ");
+        assert_eq!(world.faulty.calls(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_deadline_ends_an_outage_with_attempts_and_time() {
+        let world = world();
+        world.faulty.set_script(always(UNAVAILABLE));
+        let error = world.list().await.unwrap_err();
+        assert_eq!(world.clock.elapsed(), Duration::from_secs(300));
+        assert!(error.to_string().contains(&format!("after {} attempts in 300.0 s", world.faulty.calls())), "{error}");
+        // 8 waits until they reach 20 s, then one per 10 s on average.
+        assert!((20..70).contains(&world.faulty.calls()), "{} attempts", world.faulty.calls());
+        assert_eq!(world.retry.counters().exhausted(), 1);
+    }
+
+    #[tokio::test]
+    async fn an_outage_shorter_than_the_deadline_is_waited_out() {
+        let world = world();
+        world.memory.put("a", "");
+        let clock = world.clock.clone();
+        world.faulty.set_script(move |_| (clock.elapsed() < Duration::from_secs(30)).then_some(UNAVAILABLE));
+        assert_eq!(world.list().await.unwrap().objects.len(), 1);
+        assert!(world.clock.elapsed() < Duration::from_secs(51), "{:?}", world.clock.elapsed());
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_never_comes_ends_at_the_deadline() {
+        let world = world();
+        let version = world.memory.put("a", "0123456789");
+        world.faulty.set_script(always(STALL));
+        assert_eq!(*world.list().await.unwrap_err().kind(), StoreErrorKind::Unavailable);
+        assert_eq!(world.clock.elapsed(), Duration::from_secs(300));
+        let (result, bytes) = world.get("a", &version).await;
+        assert_eq!(*result.unwrap_err().kind(), StoreErrorKind::Unavailable);
+        assert!(bytes.is_empty());
+        assert_eq!((world.clock.elapsed(), world.faulty.stalled()), (Duration::from_secs(600), 0));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_gets_further_is_given_time_anew() {
+        let world = world();
+        let version = world.memory.put_synthetic("a", 1000, synthetic_pattern());
+        let clock = world.clock.clone();
+        let mut last = Duration::ZERO;
+        // 4 min of outage after every 100 bytes: 40 min in all.
+        world.faulty.set_script(move |_| {
+            if clock.elapsed() - last < Duration::from_secs(240) {
+                return Some(UNAVAILABLE);
+            }
+            last = clock.elapsed();
+            Some(Fault::InterruptAfter(100))
+        });
+        let (result, bytes) = world.get("a", &version).await;
+        result.unwrap();
+        let mut expected = vec![0; 1000];
+        synthetic_pattern()(&"a".into(), 0, &mut expected);
+        assert_eq!(bytes, expected);
+        assert!(world.clock.elapsed() > Duration::from_secs(2400));
+    }
+
+    #[tokio::test]
+    async fn the_wait_is_as_long_as_the_store_asks_and_spread_beyond() {
+        let world = world();
+        let asked = Duration::from_secs(7);
+        world.faulty.set_queue([Some(Fault::Error(StoreErrorKind::Throttled(Some(asked))))]);
+        world.list().await.unwrap();
+        let waited = world.clock.elapsed();
+        assert!(waited > asked && waited <= asked + Duration::from_millis(100), "{waited:?}");
+    }
+
+    #[test]
+    fn waits_double_up_to_the_limit_and_are_spread_over_all_of_it() {
+        let world = world();
+        let config = RetryConfig::default();
+        let limits: Vec<u128> = (1..=10).map(|failures| config.backoff_limit(failures).as_millis()).collect();
+        assert_eq!(limits, [100, 200, 400, 800, 1600, 3200, 6400, 12800, 20000, 20000]);
+        assert_eq!(config.backoff_limit(u32::MAX), config.max_backoff);
+        let draws: Vec<_> = (0..1000).map(|_| world.retry.draw(Duration::from_millis(1000)).as_millis()).collect();
+        for tenth in 0..10 {
+            let hits = draws.iter().filter(|&&draw| draw / 100 == tenth).count();
+            assert!((50..=150).contains(&hits), "{hits} of 1000 draws in tenth {tenth}");
+        }
+    }
+
+    #[tokio::test]
+    async fn progress_makes_the_next_wait_short_again() {
+        let world = world();
+        let version = world.memory.put("a", "0123456789");
+        let clock = world.clock.clone();
+        let mut waits_after_progress = Vec::new();
+        let (report, waits) = std::sync::mpsc::channel();
+        let mut calls = 0;
+        let mut broke_off_at = None;
+        // Nine failures (the tenth wait could be 20 s), one byte, and so on until all ten bytes are there.
+        world.faulty.set_script(move |_| {
+            if let Some(at) = broke_off_at.take() {
+                report.send(clock.elapsed() - at).unwrap();
+            }
+            calls += 1;
+            if calls % 10 != 0 {
+                return Some(UNAVAILABLE);
+            }
+            broke_off_at = Some(clock.elapsed());
+            Some(Fault::InterruptAfter(1))
+        });
+        world.get("a", &version).await.0.unwrap();
+        waits_after_progress.extend(waits.try_iter());
+        assert_eq!(waits_after_progress.len(), 9);
+        assert!(waits_after_progress.iter().all(|wait| *wait <= Duration::from_millis(100)), "{waits_after_progress:?}");
+    }
+
+    #[tokio::test]
+    async fn ten_thousand_failures_later_everything_still_works() {
+        let world = world();
+        let version = world.memory.put_synthetic("a", 5000, synthetic_pattern());
+        let mut expected = vec![0; 5000];
+        synthetic_pattern()(&"a".into(), 0, &mut expected);
+        let mut random = SmallRng::seed_from_u64(3);
+        world.faulty.set_script(move |call| match random.random_range(0..10) {
+            0..=3 => None,
+            4 => Some(UNAVAILABLE),
+            5 => Some(Fault::Error(StoreErrorKind::Throttled(Some(Duration::from_millis(5))))),
+            6 => Some(Fault::DelayedError(Duration::from_millis(3), StoreErrorKind::BadResponse)),
+            7 => Some(Fault::Delay(Duration::from_secs(1))),
+            _ => match call.verb {
+                Verb::List => Some(Fault::Error(StoreErrorKind::ExpiredCredentials)),
+                Verb::Get => Some(Fault::InterruptAfter(random.random_range(0..2000))),
+            },
+        });
+        while world.retry.counters().total() < 10_000 {
+            assert_eq!(world.list().await.unwrap().objects.len(), 1);
+            let (result, bytes) = world.get("a", &version).await;
+            result.unwrap();
+            assert!(bytes == expected);
+        }
+        assert_eq!(world.retry.counters().exhausted(), 0);
+        world.faulty.set_script(|_| None);
+        let calls = world.faulty.calls();
+        world.get("a", &version).await.0.unwrap();
+        assert_eq!(world.faulty.calls(), calls + 1);
+    }
+
+    #[tokio::test]
+    async fn an_object_without_entity_tag_is_read_by_its_size() {
+        let world = world();
+        let size_bytes = world.memory.put("a", "hello").size_bytes;
+        assert!(world.get("a", &ObjectVersion { etag: None, size_bytes }).await.0.is_ok());
+        let other = ObjectVersion { etag: ETag::parse("x"), size_bytes };
+        assert_eq!(*world.get("a", &other).await.0.unwrap_err().kind(), StoreErrorKind::Changed);
+    }
+}

@@ -28,7 +28,7 @@ pub(super) async fn run(suite: &mut Suite<'_>) {
 
 /// Bytes of which no two neighbourhoods are alike.
 fn content(bytes: usize, seed: u32) -> Vec<u8> {
-    let mut state = seed | 1;
+    let mut state = 2 * seed + 1;
     (0..bytes)
         .map(|_| {
             // xorshift32: period 2^32 - 1.

@@ -149,3 +149,90 @@ async fn unordered_page(
     }
     Ok((page, after))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::store::memory::MemoryStore;
+
+    /// Every page of the listing under these quirks: keys and common prefixes.
+    async fn pages(quirks: &[ListQuirk], request: ListRequest) -> Vec<(Vec<String>, Vec<String>)> {
+        let memory = MemoryStore::new();
+        for key in ["a/1", "a/2", "b", "c/1", "d", "e"] {
+            memory.put(key, "");
+        }
+        let mut request = ListRequest { fold_directories: true, ..request };
+        let mut pages = Vec::new();
+        loop {
+            let page = list_with_quirks(&memory, &request, quirks).await.unwrap();
+            let text = |keys: Vec<ObjectKey>| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
+            pages.push((text(page.objects.into_iter().map(|o| o.key).collect()), text(page.common_prefixes)));
+            request.continuation = page.next;
+            if request.continuation.is_none() {
+                return pages;
+            }
+        }
+    }
+
+    fn strings(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn empty_pages_come_before_each_page() {
+        let request = ListRequest { max_keys: Some(3), ..ListRequest::default() };
+        let pages = pages(&[ListQuirk::EmptyPages], request).await;
+        let entries: Vec<usize> = pages.iter().map(|(keys, prefixes)| keys.len() + prefixes.len()).collect();
+        assert_eq!(entries, [0, 3, 0, 2]);
+    }
+
+    #[tokio::test]
+    async fn page_sizes_come_in_turn() {
+        let pages = pages(&[ListQuirk::PageSizes(vec![1, 3])], ListRequest::default()).await;
+        let entries: Vec<usize> = pages.iter().map(|(keys, prefixes)| keys.len() + prefixes.len()).collect();
+        assert_eq!(entries, [1, 3, 1]);
+    }
+
+    #[tokio::test]
+    async fn common_prefixes_are_repeated_on_their_page_and_the_next() {
+        let request = ListRequest { max_keys: Some(1), ..ListRequest::default() };
+        let pages = pages(&[ListQuirk::RepeatsCommonPrefixes], request).await;
+        assert_eq!(pages[0].1, strings(&["a/", "a/"]));
+        assert_eq!(pages[1], (strings(&["b"]), strings(&["a/"])));
+        assert_eq!(pages[2].1, strings(&["c/", "c/"]));
+        assert_eq!(pages[3], (strings(&["d"]), strings(&["c/"])));
+        assert_eq!(pages[4], (strings(&["e"]), Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn an_unordered_listing_has_every_entry_once() {
+        let request = ListRequest { max_keys: Some(2), ..ListRequest::default() };
+        let pages = pages(&[ListQuirk::Unordered, ListQuirk::EmptyPages], request).await;
+        let found: Vec<String> = pages.into_iter().flat_map(|(keys, prefixes)| [keys, prefixes].concat()).collect();
+        assert!(!found.is_sorted(), "{found:?}");
+        assert_eq!(found.len(), 5);
+        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), strings(&["a/", "b", "c/", "d", "e"]).into_iter().collect());
+    }
+
+    #[tokio::test]
+    async fn what_is_ignored_has_no_effect() {
+        let request = ListRequest { max_keys: Some(1), start_after: Some("b".into()), ..ListRequest::default() };
+        let quirks = [ListQuirk::IgnoresMaxKeys, ListQuirk::IgnoresFolding, ListQuirk::IgnoresStartAfter];
+        let pages = pages(&quirks, request).await;
+        assert_eq!(pages, [(strings(&["a/1", "a/2", "b", "c/1", "d", "e"]), Vec::new())]);
+    }
+
+    #[test]
+    fn a_token_is_read_back_as_written() {
+        for token in [
+            QuirkToken::default(),
+            QuirkToken { position: 7, was_empty: true, repeated_prefix: Some("a/".into()), inner: Some(String::new()) },
+            QuirkToken { inner: Some("-;=;x".into()), ..QuirkToken::default() },
+        ] {
+            assert_eq!(QuirkToken::decode(&token.encode()), Some(token));
+        }
+        assert_eq!(QuirkToken::decode("o61"), None);
+    }
+}

@@ -282,3 +282,109 @@ impl ObjectStore for FaultyStore {
         self.get_faultily(request, body).boxed()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::model::ObjectVersion;
+    use crate::store::SliceSink;
+    use crate::store::clock::ManualClock;
+    use crate::store::memory::MemoryStore;
+
+    struct World {
+        clock: Arc<ManualClock>,
+        faulty: Arc<FaultyStore>,
+        version: ObjectVersion,
+    }
+
+    fn world() -> World {
+        let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
+        let memory = Arc::new(MemoryStore::new());
+        let version = memory.put("a", "0123456789");
+        World { faulty: Arc::new(FaultyStore::new(memory, clock.clone())), clock, version }
+    }
+
+    async fn get(faulty: &FaultyStore, version: &ObjectVersion) -> (Result<(), StoreErrorKind>, Vec<u8>) {
+        let range = ByteRange::new(0, version.size_bytes);
+        let request = GetRequest { key: "a".into(), version: version.clone(), range };
+        let mut memory = vec![0; 10];
+        let mut sink = SliceSink::new(&mut memory);
+        let result = faulty.get(&request, &mut sink).await.map_err(|error| error.kind().clone());
+        let filled = sink.filled_bytes();
+        memory.truncate(filled);
+        (result, memory)
+    }
+
+    #[tokio::test]
+    async fn the_queue_is_served_call_by_call_then_all_passes() {
+        let World { faulty, version, .. } = world();
+        faulty.set_queue([Some(Fault::Error(StoreErrorKind::Changed)), None, Some(Fault::InterruptAfter(3))]);
+        assert_eq!(get(&faulty, &version).await, (Err(StoreErrorKind::Changed), Vec::new()));
+        assert_eq!(get(&faulty, &version).await, (Ok(()), b"0123456789".to_vec()));
+        assert_eq!(get(&faulty, &version).await, (Err(StoreErrorKind::Interrupted), b"012".to_vec()));
+        assert_eq!(get(&faulty, &version).await, (Ok(()), b"0123456789".to_vec()));
+        assert_eq!(faulty.calls(), 4);
+    }
+
+    #[tokio::test]
+    async fn the_script_sees_verb_key_range_and_attempt() {
+        let World { faulty, version, .. } = world();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let log = seen.clone();
+        faulty.set_script(move |call| {
+            log.lock().unwrap().push((call.verb, call.key.to_string(), call.range, call.attempt));
+            None
+        });
+        get(&faulty, &version).await.0.unwrap();
+        get(&faulty, &version).await.0.unwrap();
+        faulty.list(&ListRequest { prefix: "a".into(), ..ListRequest::default() }).await.unwrap();
+        let range = Some(ByteRange::new(0, 10));
+        let a = || "a".to_owned();
+        let expected = [(Verb::Get, a(), range, 1), (Verb::Get, a(), range, 2), (Verb::List, a(), None, 1)];
+        assert_eq!(*seen.lock().unwrap(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_delay_takes_the_clocks_time() {
+        let World { faulty, version, clock } = world();
+        let delay = Duration::from_secs(5);
+        faulty.set_queue([Some(Fault::Delay(delay)), Some(Fault::DelayedError(delay, StoreErrorKind::NotFound))]);
+        assert_eq!(clock.run(get(&faulty, &version)).await.0, Ok(()));
+        assert_eq!(clock.elapsed(), delay);
+        assert_eq!(clock.run(get(&faulty, &version)).await.0, Err(StoreErrorKind::NotFound));
+        assert_eq!(clock.elapsed(), 2 * delay);
+    }
+
+    #[tokio::test]
+    async fn who_stalls_goes_on_when_released_and_is_counted_until_then() {
+        let World { faulty, version, .. } = world();
+        faulty.set_queue([Some(STALL), Some(Fault::StallAfter(4))]);
+        let calls = [(); 2].map(|()| {
+            let (faulty, version) = (faulty.clone(), version.clone());
+            tokio::spawn(async move { get(&faulty, &version).await })
+        });
+        faulty.until_stalled(2).await;
+        assert_eq!(faulty.stalled(), 2);
+        faulty.release();
+        for call in calls {
+            assert_eq!(call.await.unwrap(), (Ok(()), b"0123456789".to_vec()));
+        }
+        assert_eq!(faulty.stalled(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_stalled_call_that_is_given_up_counts_no_more() {
+        let World { faulty, version, .. } = world();
+        faulty.set_queue([Some(STALL)]);
+        let call = {
+            let (faulty, version) = (faulty.clone(), version.clone());
+            tokio::spawn(async move { get(&faulty, &version).await })
+        };
+        faulty.until_stalled(1).await;
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        assert_eq!(faulty.stalled(), 0);
+    }
+}
