@@ -13,9 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use md5::{Digest, Md5};
 
-use super::{
-    BodySink, GetRequest, ListPage, ListRequest, ListedObject, ObjectStore, StoreError, StoreErrorKind,
-};
+use super::{BodySink, GetRequest, ListPage, ListRequest, ListedObject, ObjectStore, StoreError, StoreErrorKind};
 use crate::model::{ByteRange, ETag, ObjectKey, ObjectVersion, UnixMillis};
 
 /// What S3 puts on a page at most.
@@ -247,11 +245,7 @@ impl ObjectStore for MemoryStore {
         async move { self.answer_list(request) }.boxed()
     }
 
-    fn get<'a>(
-        &'a self,
-        request: &'a GetRequest,
-        body: &'a mut dyn BodySink,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn get<'a>(&'a self, request: &'a GetRequest, body: &'a mut dyn BodySink) -> BoxFuture<'a, Result<(), StoreError>> {
         async move { self.answer_get(request, body) }.boxed()
     }
 }
@@ -380,9 +374,10 @@ fn common_prefix(key: &ObjectKey, request: &ListRequest) -> Option<ObjectKey> {
 #[must_use]
 pub fn synthetic_pattern() -> FillSynthetic {
     Arc::new(|key, offset, out| {
-        let seed = key.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+        let seed = key
+            .as_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
         for (index, byte) in out.iter_mut().enumerate() {
             let position = offset + index as u64;
             // The finaliser of splitmix64, on 8 bytes at a time.

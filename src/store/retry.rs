@@ -216,11 +216,7 @@ impl ObjectStore for RetryStore {
         self.list_until_answered(request).boxed()
     }
 
-    fn get<'a>(
-        &'a self,
-        request: &'a GetRequest,
-        body: &'a mut dyn BodySink,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn get<'a>(&'a self, request: &'a GetRequest, body: &'a mut dyn BodySink) -> BoxFuture<'a, Result<(), StoreError>> {
         self.get_until_complete(request, body).boxed()
     }
 }
@@ -596,7 +592,10 @@ mod tests {
         world.get("a", &version).await.0.unwrap();
         waits_after_progress.extend(waits.try_iter());
         assert_eq!(waits_after_progress.len(), 9);
-        assert!(waits_after_progress.iter().all(|wait| *wait <= Duration::from_millis(100)), "{waits_after_progress:?}");
+        assert!(
+            waits_after_progress.iter().all(|wait| *wait <= Duration::from_millis(100)),
+            "{waits_after_progress:?}"
+        );
     }
 
     #[tokio::test]

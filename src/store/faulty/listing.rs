@@ -39,9 +39,10 @@ struct QuirkToken {
 
 impl QuirkToken {
     fn encode(&self) -> String {
-        let prefix = self.repeated_prefix.as_ref().map_or(String::from("-"), |prefix| {
-            prefix.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
-        });
+        let prefix = self
+            .repeated_prefix
+            .as_ref()
+            .map_or(String::from("-"), |prefix| prefix.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect());
         let inner = self.inner.as_ref().map_or(String::from("-"), |inner| format!("={inner}"));
         format!("{};{};{prefix};{inner}", self.position, self.was_empty)
     }
@@ -54,9 +55,8 @@ impl QuirkToken {
             "-" => None,
             hex => {
                 let pairs = (0..hex.len()).step_by(2);
-                let bytes: Option<Vec<u8>> = pairs
-                    .map(|at| hex.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok()))
-                    .collect();
+                let bytes: Option<Vec<u8>> =
+                    pairs.map(|at| hex.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok())).collect();
                 Some(bytes?.into())
             }
         };
@@ -99,9 +99,8 @@ pub(super) async fn list_with_quirks(
         let twice: Vec<_> = page.common_prefixes.iter().flat_map(|prefix| [prefix.clone(), prefix.clone()]).collect();
         page.common_prefixes = token.repeated_prefix.into_iter().chain(twice).collect();
     }
-    page.next = page
-        .next
-        .map(|inner| QuirkToken { position, was_empty: false, repeated_prefix, inner: Some(inner) }.encode());
+    page.next =
+        page.next.map(|inner| QuirkToken { position, was_empty: false, repeated_prefix, inner: Some(inner) }.encode());
     Ok(page)
 }
 
@@ -213,7 +212,10 @@ mod tests {
         let found: Vec<String> = pages.into_iter().flat_map(|(keys, prefixes)| [keys, prefixes].concat()).collect();
         assert!(!found.is_sorted(), "{found:?}");
         assert_eq!(found.len(), 5);
-        assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), strings(&["a/", "b", "c/", "d", "e"]).into_iter().collect());
+        assert_eq!(
+            found.into_iter().collect::<BTreeSet<_>>(),
+            strings(&["a/", "b", "c/", "d", "e"]).into_iter().collect()
+        );
     }
 
     #[tokio::test]

@@ -119,8 +119,7 @@ impl FaultyStore {
     /// Passes everything on to `inner`; `clock` measures delays.
     #[must_use]
     pub fn new(inner: Arc<dyn ObjectStore>, clock: Arc<dyn Clock>) -> Self {
-        let state =
-            State { script: Box::new(|_| None), attempts: HashMap::new(), quirks: Vec::new(), calls: 0 };
+        let state = State { script: Box::new(|_| None), attempts: HashMap::new(), quirks: Vec::new(), calls: 0 };
         FaultyStore { inner, clock, state: Mutex::new(state), stalls: watch::Sender::new(Stalls::default()) }
     }
 
@@ -274,11 +273,7 @@ impl ObjectStore for FaultyStore {
         self.list_faultily(request).boxed()
     }
 
-    fn get<'a>(
-        &'a self,
-        request: &'a GetRequest,
-        body: &'a mut dyn BodySink,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn get<'a>(&'a self, request: &'a GetRequest, body: &'a mut dyn BodySink) -> BoxFuture<'a, Result<(), StoreError>> {
         self.get_faultily(request, body).boxed()
     }
 }
