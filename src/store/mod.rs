@@ -4,7 +4,13 @@
 //! conformance suite is written against). Wrappers of the same trait add behaviour: `retry` (backoff under a deadline) and
 //! `faulty` (scripted faults, for tests). Nothing here knows files, nodes or caches.
 
+pub mod clock;
+pub mod conformance;
+pub mod credentials;
 mod error;
+pub mod faulty;
+pub mod memory;
+pub mod retry;
 pub mod s3;
 
 pub use error::{StoreError, StoreErrorKind};
