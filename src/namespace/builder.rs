@@ -86,7 +86,16 @@ pub struct SnapshotBuilder {
     path: Vec<u8>,
     /// The last key, without the prefix; empty before the first.
     last_key: Vec<u8>,
-    last_was_file: bool,
+    last: LastKey,
+}
+
+/// What the last key was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LastKey {
+    NoneYet,
+    File,
+    /// A marker, or a key that cannot be a path.
+    Other,
 }
 
 impl SnapshotBuilder {
@@ -119,7 +128,7 @@ impl SnapshotBuilder {
             open: vec![OpenDirectory::default()],
             path: Vec::new(),
             last_key: Vec::new(),
-            last_was_file: false,
+            last: LastKey::NoneYet,
         })
     }
 
@@ -138,23 +147,24 @@ impl SnapshotBuilder {
             etag: entry.etag.map(ETagRef::from),
             shadowed: false,
         };
-        match key.cmp(&self.last_key) {
-            Ordering::Greater => {}
-            Ordering::Equal if key.is_empty() => return Ok(()), // the prefix itself: marker of the root
-            Ordering::Equal => {
-                if let (true, Some(directory)) = (self.last_was_file, self.open.last_mut()) {
+        match (key.cmp(&self.last_key), self.last) {
+            // Nothing is below the empty key, that of the root's marker.
+            (_, LastKey::NoneYet) | (Ordering::Greater, _) => {}
+            (Ordering::Equal, LastKey::Other) => return Ok(()),
+            (Ordering::Equal, LastKey::File) => {
+                if let Some(directory) = self.open.last_mut() {
                     directory.files.amend_last(file);
                 }
                 return Ok(());
             }
-            Ordering::Less => {
+            (Ordering::Less, _) => {
                 let previous = ObjectKey::from([&self.header.prefix[..], &self.last_key].concat());
                 return Err(BuildError::UnsortedKey { key: ObjectKey::from(entry.key), previous });
             }
         }
         self.last_key.clear();
         self.last_key.extend_from_slice(key);
-        self.last_was_file = false;
+        self.last = LastKey::Other;
         match rules::classify(key) {
             Ok(Placement { directories, name }) => self.place(key, directories, name, file),
             Err(Rejected { reason, directory }) => {
@@ -176,7 +186,7 @@ impl SnapshotBuilder {
         match (name, self.open.last_mut()) {
             (Some(name), Some(directory)) => {
                 directory.files.push(name.as_bytes(), file);
-                self.last_was_file = true;
+                self.last = LastKey::File;
             }
             _ if file.size_bytes > 0 => {
                 self.header.statistics.markers_with_bytes += 1;

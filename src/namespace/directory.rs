@@ -3,8 +3,11 @@
 //! Always true: nothing here allocates but [`key_of`]; each access decodes at most one block before the rows it is asked
 //! for; damaged bytes are an error. Which node a row is, and whether it is still current, is left to `live`.
 
+use std::cmp::Ordering;
+use std::ops::Range;
+
 use crate::model::{MAX_NAME_BYTES, ObjectKey, UnixMillis};
-use crate::namespace::format::{BLOCK_ROWS, Row, RowBody};
+use crate::namespace::format::{self, BLOCK_ROWS, Row, RowBody, shared_prefix_bytes};
 use crate::namespace::snapshot_file::{Damaged, DirectoryRows, Snapshot};
 
 fn damaged(row: u64) -> Damaged {
@@ -119,7 +122,7 @@ pub(super) fn find<'a>(
     name: &[u8],
 ) -> Result<Option<(u64, RowBody<'a>)>, Damaged> {
     let rows = &directory.rows;
-    if rows.is_empty() || name.len() > MAX_NAME_BYTES {
+    if rows.is_empty() {
         return Ok(None);
     }
     // Blocks whose first row is one of the directory's; `low` of them are known to begin at or below the name.
@@ -127,8 +130,9 @@ pub(super) fn find<'a>(
     let (mut low, mut high) = (0, rows.end.div_ceil(BLOCK_ROWS).saturating_sub(first_block));
     while low < high {
         let middle = low + (high - low) / 2;
-        let head = Rows::from_block_of(snapshot, (first_block + middle) * BLOCK_ROWS).next()?;
-        if head.suffix <= name {
+        let block = first_block + middle;
+        let head = format::whole_name(snapshot.block(block)?).ok_or(damaged(block * BLOCK_ROWS))?;
+        if head <= name {
             low = middle + 1;
         } else {
             high = middle;
@@ -136,17 +140,45 @@ pub(super) fn find<'a>(
     }
     let start = if low == 0 { rows.start } else { (first_block + low - 1) * BLOCK_ROWS };
     let end = rows.end.min((first_block + low) * BLOCK_ROWS);
-    if start >= end {
+    find_between(snapshot, start..end, name)
+}
+
+/// Looks a name up in rows of one block and one directory, the first of which shares nothing with the row before.
+///
+/// No name is put together: as rows are in order and share all they have in common, the length of what the name has in
+/// common with the row before decides most comparisons.
+fn find_between<'a>(
+    snapshot: &'a Snapshot,
+    range: Range<u64>,
+    name: &[u8],
+) -> Result<Option<(u64, RowBody<'a>)>, Damaged> {
+    if range.is_empty() {
         return Ok(None);
     }
-    let mut cursor = Cursor::before(snapshot, start)?;
-    while cursor.position() < end {
-        let row = cursor.position();
-        let body = cursor.next()?;
-        match cursor.name().cmp(name) {
-            std::cmp::Ordering::Less => {}
-            std::cmp::Ordering::Equal => return Ok(Some((row, body))),
-            std::cmp::Ordering::Greater => break,
+    let mut rows = Rows::from_block_of(snapshot, range.start);
+    while rows.row < range.start {
+        rows.next()?;
+    }
+    let mut matched_bytes = 0;
+    for position in range {
+        let Row { shared_bytes, suffix, body } = rows.next()?;
+        match shared_bytes.cmp(&matched_bytes) {
+            // It begins like the row before beyond the byte that puts that one below the name.
+            Ordering::Greater => continue,
+            // It is above the row before in a byte that this one has in common with the name.
+            Ordering::Less => break,
+            Ordering::Equal => {}
+        }
+        let wanted = name.get(matched_bytes..).ok_or(damaged(position))?;
+        let common_bytes = shared_prefix_bytes(wanted, suffix);
+        match (wanted.get(common_bytes), suffix.get(common_bytes)) {
+            (None, None) => {
+                check(snapshot, position, body)?;
+                return Ok(Some((position, body)));
+            }
+            (Some(wanted), Some(found)) if found > wanted => break,
+            (None, Some(_)) => break,
+            _ => matched_bytes += common_bytes,
         }
     }
     Ok(None)

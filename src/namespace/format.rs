@@ -190,7 +190,8 @@ pub(super) enum RowBody<'a> {
 /// A row as it stands in the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row<'a> {
-    /// How many bytes of the name are those of the row before.
+    /// How many bytes of the name are those of the row before: all that they have in common, or 0 where a block or a
+    /// directory begins.
     pub(super) shared_bytes: usize,
     /// The rest of the name.
     pub(super) suffix: &'a [u8],
@@ -200,6 +201,8 @@ pub(super) struct Row<'a> {
 impl<'a> Row<'a> {
     /// Appends the row. Times are written as the difference to `base`.
     pub(super) fn encode(&self, base: UnixMillis, out: &mut Vec<u8>) {
+        #[cfg(test)]
+        work::count(1, 0);
         let flags = match self.body {
             RowBody::Directory(_) => FLAG_DIRECTORY,
             RowBody::File(file) => {
@@ -240,6 +243,8 @@ impl<'a> Row<'a> {
     /// Takes a row off the front of `input`; `None` when the bytes are no row.
     #[inline]
     pub(super) fn decode(base: UnixMillis, input: &mut &'a [u8]) -> Option<Row<'a>> {
+        #[cfg(test)]
+        work::count(0, 1);
         let [flags] = take_array::<1>(input)?;
         let shared_bytes = usize::try_from(take_varint(input)?).ok()?;
         let suffix_bytes = usize::try_from(take_varint(input)?).ok()?;
@@ -262,6 +267,16 @@ impl<'a> Row<'a> {
     }
 }
 
+/// The name of the row that `input` begins with, which must be one that shares nothing with the row before.
+#[inline]
+pub(super) fn whole_name(mut input: &[u8]) -> Option<&[u8]> {
+    let [_flags] = take_array::<1>(&mut input)?;
+    let shared_bytes = take_varint(&mut input)?;
+    let suffix_bytes = usize::try_from(take_varint(&mut input)?).ok()?;
+    if shared_bytes == 0 { take_bytes(&mut input, suffix_bytes) } else { None }
+}
+
+#[inline]
 #[expect(clippy::option_option, reason = "no tag is a value, a damaged one is none")]
 fn take_etag<'a>(form: u8, input: &mut &'a [u8]) -> Option<Option<ETagRef<'a>>> {
     Some(match form {
@@ -275,18 +290,21 @@ fn take_etag<'a>(form: u8, input: &mut &'a [u8]) -> Option<Option<ETagRef<'a>>> 
     })
 }
 
+#[inline]
 fn take_digest<'a>(input: &mut &'a [u8]) -> Option<&'a [u8; 16]> {
     let (digest, rest) = input.split_first_chunk()?;
     *input = rest;
     Some(digest)
 }
 
+#[inline]
 fn take_bytes<'a>(input: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, rest) = input.split_at_checked(length)?;
     *input = rest;
     Some(taken)
 }
 
+#[inline]
 fn take_array<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
     let (taken, rest) = input.split_first_chunk()?;
     *input = rest;
@@ -294,11 +312,13 @@ fn take_array<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 /// Takes four bytes as a number.
+#[inline]
 pub(super) fn take_u32(input: &mut &[u8]) -> Option<u32> {
     take_array(input).map(u32::from_le_bytes)
 }
 
 /// Takes eight bytes as a number.
+#[inline]
 pub(super) fn take_u64(input: &mut &[u8]) -> Option<u64> {
     take_array(input).map(u64::from_le_bytes)
 }
@@ -312,7 +332,20 @@ fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value.to_le_bytes()[0]);
 }
 
+#[inline]
 fn take_varint(input: &mut &[u8]) -> Option<u64> {
+    match input {
+        [byte @ 0..0x80, rest @ ..] => {
+            let value = u64::from(*byte);
+            *input = rest;
+            Some(value)
+        }
+        _ => take_long_varint(input),
+    }
+}
+
+#[inline]
+fn take_long_varint(input: &mut &[u8]) -> Option<u64> {
     /// Ten groups of seven bits hold 64, the last of them a single one.
     const LAST: usize = 9;
     let mut value = 0;
@@ -329,13 +362,41 @@ fn take_varint(input: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// Length of what two names have in common at their start.
+#[inline]
+pub(super) fn shared_prefix_bytes(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
 /// Maps small differences of either sign to small numbers: 0, -1, 1, -2 become 0, 1, 2, 3.
 fn zigzag(difference: i64) -> u64 {
     ((difference << 1) ^ (difference >> 63)).cast_unsigned()
 }
 
+#[inline]
 fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+/// Counts rows encoded and decoded by a test's thread: what an operation costs, without a clock.
+#[cfg(test)]
+pub(super) mod work {
+    use std::cell::Cell;
+
+    thread_local! {
+        static ROWS: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    }
+
+    pub(super) fn count(encoded: u64, decoded: u64) {
+        ROWS.set((ROWS.get().0 + encoded, ROWS.get().1 + decoded));
+    }
+
+    /// Rows encoded and decoded by `operation`.
+    pub(in crate::namespace) fn of<T>(operation: impl FnOnce() -> T) -> (T, u64, u64) {
+        let before = ROWS.get();
+        let result = operation();
+        (result, ROWS.get().0 - before.0, ROWS.get().1 - before.1)
+    }
 }
 
 #[cfg(test)]

@@ -164,8 +164,7 @@ impl Namespace {
             None => NodeId::ROOT,
         };
         for (cookie, name, id) in [(COOKIE_SELF, &b"."[..], directory), (COOKIE_PARENT, b"..", parent)] {
-            if after_cookie < cookie
-                && visit(DirectoryEntry { name, node: self.directory_node(id), cookie }).is_break()
+            if after_cookie < cookie && visit(DirectoryEntry { name, node: self.directory_node(id), cookie }).is_break()
             {
                 return Ok(());
             }

@@ -6,17 +6,12 @@
 //! subdirectories are sorted. Nothing here knows of rows or blocks.
 
 use crate::model::UnixMillis;
-use crate::namespace::format::{FileRow, Row, RowBody};
+use crate::namespace::format::{FileRow, Row, RowBody, shared_prefix_bytes};
 
 /// Encoded files are kept in chunks of this size, so that growing a large directory copies and wastes little.
 const CHUNK_BYTES: usize = 256 * 1024;
 /// Room for the row that ends a chunk: the longest name and a tag; a longer one makes the chunk grow.
 const CHUNK_SLACK_BYTES: usize = 2048;
-
-/// Length of what two names have in common at their start.
-pub(super) fn shared_bytes(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
 
 /// A directory that keys are still arriving for.
 #[derive(Debug, Default)]
@@ -40,7 +35,7 @@ impl PendingFiles {
     /// Adds a file whose name is above all before it.
     pub(super) fn push(&mut self, name: &[u8], file: FileRow<'_>) {
         debug_assert!(self.last_name.as_slice() < name, "files of a directory arrive in order");
-        self.last_shared_bytes = shared_bytes(&self.last_name, name);
+        self.last_shared_bytes = shared_prefix_bytes(&self.last_name, name);
         self.last_name.clear();
         self.last_name.extend_from_slice(name);
         match self.chunks.last() {

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use crate::model::UnixMillis;
 use crate::namespace::format::{
     BLOCK_ROWS, DIRECTORY_RECORD_BYTES, FileRow, HEADER_BYTES, Header, NO_ROW, Row, RowBody, Section,
+    shared_prefix_bytes,
 };
-use crate::namespace::pending::shared_bytes;
 use crate::namespace::snapshot_file::NewImage;
 
 /// Size of one write.
@@ -81,7 +81,7 @@ impl RowWriter {
         if self.rows.is_multiple_of(BLOCK_ROWS) {
             self.end_block()?;
         }
-        let shared_bytes = shared_bytes(&self.previous_name, name);
+        let shared_bytes = shared_prefix_bytes(&self.previous_name, name);
         Row { shared_bytes, suffix: &name[shared_bytes..], body }.encode(self.previous_modified, &mut self.block);
         self.previous_name.truncate(shared_bytes);
         self.previous_name.extend_from_slice(&name[shared_bytes..]);

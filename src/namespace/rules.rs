@@ -110,8 +110,7 @@ pub(super) fn classify(key: &[u8]) -> Result<Placement<'_>, Rejected<'_>> {
 
 fn name_at(key: &[u8], start: usize, end: usize) -> Result<EntryName<'_>, Rejected<'_>> {
     let component = &key[start..end];
-    EntryName::new(component)
-        .ok_or_else(|| Rejected { reason: reason_against(component), directory: &key[..start] })
+    EntryName::new(component).ok_or_else(|| Rejected { reason: reason_against(component), directory: &key[..start] })
 }
 
 fn reason_against(component: &[u8]) -> RejectReason {

@@ -78,7 +78,12 @@ impl NewImage {
                 let mut partial = OsString::from(path);
                 partial.push(format!(".{}.partial", std::process::id()));
                 let partial = PathBuf::from(partial);
-                let file = File::options().read(true).write(true).create(true).truncate(true).open(&partial)?;
+                // A leftover of an earlier process is removed, not opened: it could be a link to somewhere else.
+                match std::fs::remove_file(&partial) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+                let file = File::options().read(true).write(true).create_new(true).open(&partial)?;
                 Ok(NewImage { file, place: Place::Partial { partial, path: path.clone() } })
             }
         }
@@ -345,14 +350,17 @@ impl Snapshot {
         let word = usize::try_from(block / 64).ok().and_then(|word| self.verified.get(word)).ok_or(damaged)?;
         // Relaxed: the bit speaks of bytes that never change, and publishes nothing.
         if word.load(Ordering::Relaxed) & bit == 0 {
-            let table = self.section(self.header.block_table).unwrap_or_default();
-            let record = record::<BLOCK_RECORD_BYTES>(table, block).ok_or(damaged)?;
-            if take_u32(&mut &record[8..]) != Some(crc32c::crc32c(bytes)) {
-                return Err(damaged);
-            }
+            self.verify(block, bytes).ok_or(damaged)?;
             word.fetch_or(bit, Ordering::Relaxed);
         }
         Ok(bytes)
+    }
+
+    #[cold]
+    fn verify(&self, block: u64, bytes: &[u8]) -> Option<()> {
+        let mut record = record::<BLOCK_RECORD_BYTES>(self.section(self.header.block_table)?, block)?;
+        take_u64(&mut record)?;
+        (take_u32(&mut record)? == crc32c::crc32c(bytes)).then_some(())
     }
 }
 

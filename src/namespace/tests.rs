@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::format::{BLOCK_RECORD_BYTES, HEADER_BYTES, Header};
+use super::format::{BLOCK_RECORD_BYTES, HEADER_BYTES, Header, work};
 use super::*;
 use crate::model::MAX_NAME_BYTES;
 
@@ -347,15 +347,17 @@ fn an_entry_really_named_like_a_shown_shadow_comes_first() {
 fn markers_make_empty_directories_and_are_not_shown() {
     let entry = |key, size_bytes| ObjectEntry { key, size_bytes, modified: UnixMillis(0), etag: None };
     let mut builder = Listing::new("p/").builder(Destination::Memory);
-    for (key, size_bytes) in [(&b"p/"[..], 0), (b"p/empty/", 0), (b"p/full/", 3), (b"p/full/x", 1), (b"p/full/y/", 9)] {
+    for (key, size_bytes) in
+        [(&b"p/"[..], 2), (b"p/", 2), (b"p/empty/", 0), (b"p/full/", 3), (b"p/full/x", 1), (b"p/full/y/", 9)]
+    {
         builder.push(entry(key, size_bytes)).unwrap();
     }
     let snapshot = builder.finish().unwrap();
     let warnings = snapshot.warnings().to_vec();
-    assert_eq!(snapshot.statistics().markers_with_bytes, 2);
-    assert_eq!(warnings.len(), 2);
-    assert_eq!(warnings[0].key, ObjectKey::from("p/full/"));
-    assert_eq!(warnings[0].cause, WarningCause::MarkerWithBytes);
+    assert_eq!(snapshot.statistics().markers_with_bytes, 3);
+    assert_eq!(warnings.len(), 3);
+    assert_eq!(warnings[1].key, ObjectKey::from("p/full/"));
+    assert_eq!(warnings[1].cause, WarningCause::MarkerWithBytes);
     let namespace = Namespace::new(snapshot);
     assert_eq!(names_of(&namespace, NodeId::ROOT), ["empty", "full"]);
     let empty = namespace.lookup(NodeId::ROOT, b"empty").unwrap();
@@ -636,7 +638,8 @@ fn an_imagenet_like_object_takes_at_most_48_bytes() {
     let mut builder = Listing::new("").builder(Destination::Memory);
     for class in 0..100u64 {
         let class_name = format!("n{:08}", 1_440_764 + mixed(class) % 10_000 + class * 10_000);
-        let mut names: Vec<_> = (0..1300u64).map(|image| format!("{}", mixed(class * 1300 + image) % 100_000)).collect();
+        let mut names: Vec<_> =
+            (0..1300u64).map(|image| format!("{}", mixed(class * 1300 + image) % 100_000)).collect();
         names.sort();
         names.dedup();
         for (index, name) in (0..).zip(names) {
@@ -668,37 +671,68 @@ fn an_object_named_by_its_sha256_takes_at_most_100_bytes_even_in_a_directory_of_
 }
 
 #[test]
-fn a_directory_of_a_million_files_and_directories_costs_its_encoded_size_and_one_pass() {
+fn a_directory_of_a_million_files_costs_its_encoded_size_and_two_passes() {
     const ENTRIES: u64 = 1_000_000;
     let mut builder = Listing::new("").builder(Destination::Memory);
-    for index in 0..ENTRIES {
-        push_image(&mut builder, format!("big/{index:08}.jpg").as_bytes(), index);
-    }
-    let waiting_bytes = builder.waiting_bytes() as u64;
-    let snapshot = builder.finish().unwrap();
-    let image_bytes = snapshot.statistics().image_bytes;
-    assert!(waiting_bytes < image_bytes * 11 / 10, "{waiting_bytes} bytes waited for an image of {image_bytes}");
-    assert_eq!(snapshot.rows(), ENTRIES + 1);
+    let (snapshot, encoded, decoded) = work::of(|| {
+        for index in 0..ENTRIES {
+            push_image(&mut builder, format!("big/{index:08}.jpg").as_bytes(), index);
+        }
+        let waiting_bytes = builder.waiting_bytes() as u64;
+        let snapshot = builder.finish().unwrap();
+        let image_bytes = snapshot.statistics().image_bytes;
+        assert!(waiting_bytes < image_bytes * 11 / 10, "{waiting_bytes} bytes waited for an image of {image_bytes}");
+        snapshot
+    });
+    assert_eq!((encoded, decoded), (2 * ENTRIES + 1, ENTRIES + 2), "once to wait, once to stay; ends are looked for");
 
     let namespace = Namespace::new(snapshot);
     let big = namespace.lookup(NodeId::ROOT, b"big").unwrap();
-    let mut cookie = 2;
-    let mut seen = 0u64;
-    while seen < ENTRIES {
-        let before = seen;
-        let read = namespace.read_dir(big.id, cookie, &mut |entry| {
-            assert_eq!(entry.name, format!("{seen:08}.jpg").as_bytes());
-            cookie = entry.cookie;
-            seen += 1;
-            if seen - before == 1000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        assert_eq!(read, Ok(()));
-        assert!(seen > before, "entries end at {seen}");
-    }
+    let (mut cookie, mut seen) = (2, 0u64);
+    let ((), _, decoded) = work::of(|| {
+        while seen < ENTRIES {
+            let before = seen;
+            let read = namespace.read_dir(big.id, cookie, &mut |entry| {
+                assert_eq!(entry.name, format!("{seen:08}.jpg").as_bytes());
+                cookie = entry.cookie;
+                seen += 1;
+                if seen - before == 1000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            assert_eq!(read, Ok(()));
+            assert!(seen > before, "entries end at {seen}");
+        }
+    });
+    assert!(decoded <= ENTRIES + 1000 * 2 * format::BLOCK_ROWS, "{decoded} rows read for {ENTRIES} entries");
+
     for index in (0..ENTRIES).step_by(997) {
-        let node = namespace.lookup(big.id, format!("{index:08}.jpg").as_bytes()).unwrap();
+        let name = format!("{index:08}.jpg");
+        let (node, _, decoded) = work::of(|| namespace.lookup(big.id, name.as_bytes()).unwrap());
+        assert!(decoded <= 3 * format::BLOCK_ROWS, "{decoded} rows read for one lookup");
         assert_eq!(node.id, NodeId(FIRST_ENTRY_ID + index));
-        assert_eq!(namespace.lookup(big.id, format!("{index:08}.jpgx").as_bytes()), None);
+        assert_eq!(namespace.lookup(big.id, format!("{name}x").as_bytes()), None);
+    }
+}
+
+#[test]
+fn many_subdirectories_cost_the_same_each() {
+    const DIRECTORIES: u64 = 100_000;
+    let mut builder = Listing::new("").builder(Destination::Memory);
+    let (snapshot, encoded, _) = work::of(|| {
+        for index in 0..DIRECTORIES {
+            push_image(&mut builder, format!("big/{index:08}/image.jpg").as_bytes(), index);
+        }
+        builder.finish().unwrap()
+    });
+    assert_eq!(encoded, 3 * DIRECTORIES + 1);
+    let namespace = Namespace::new(snapshot);
+    let big = namespace.lookup(NodeId::ROOT, b"big").unwrap();
+    for index in (0..DIRECTORIES).step_by(997) {
+        let key = format!("big/{index:08}/image.jpg");
+        let directory = namespace.lookup(big.id, &key.as_bytes()[4..12]).unwrap();
+        let file = namespace.lookup(directory.id, b"image.jpg").unwrap();
+        let (object, _, decoded) = work::of(|| namespace.object(file.id).unwrap());
+        assert_eq!(object.key, ObjectKey::from(key.as_str()));
+        assert!(decoded <= 4 * format::BLOCK_ROWS, "{decoded} rows read for one object of three components");
     }
 }
 
