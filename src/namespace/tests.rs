@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::os::unix::fs::FileExt;
 
 use proptest::collection::vec;
@@ -457,6 +457,8 @@ fn cookies_that_never_were_of_the_directory_are_its_end() {
     for cookie in [3, 15, elsewhere, 1 << 40, 1 << 62, u64::MAX] {
         assert_eq!(entries_after(&namespace, directory.id, cookie, 1), []);
     }
+    let entry_of_another = namespace.lookup(directory.id, b"x").unwrap().id.0;
+    assert_eq!(entries_after(&namespace, NodeId(elsewhere), entry_of_another, 1), []);
 }
 
 // ---- the image ------------------------------------------------------------------------------------------------------------
@@ -556,25 +558,33 @@ fn every_truncation_and_every_byte_more_is_refused() {
 fn every_changed_byte_is_found_when_it_is_touched() {
     let bytes = image_bytes(&small_listing());
     assert!(walk(&Namespace::new(open_bytes(&bytes).unwrap())).is_ok());
+    let rows = range_of(header_of(&bytes).row_section);
     for position in 0..bytes.len() {
         for change in [0x01, 0x80, 0xff] {
             let mut damaged = bytes.clone();
             damaged[position] ^= change;
-            if let Ok(snapshot) = open_bytes(&damaged) {
+            let opened = open_bytes(&damaged);
+            assert_eq!(opened.is_ok(), rows.contains(&position), "byte {position} changed by {change:#x}");
+            if let Ok(snapshot) = opened {
                 assert_eq!(walk(&Namespace::new(snapshot)), Err(()), "byte {position} changed by {change:#x}");
             }
         }
     }
 }
 
+fn header_of(bytes: &[u8]) -> Header {
+    Header::decode(bytes.first_chunk().unwrap()).unwrap()
+}
+
+fn range_of(section: format::Section) -> Range<usize> {
+    let start = usize::try_from(section.offset).unwrap();
+    start..start + usize::try_from(section.length).unwrap()
+}
+
 /// Makes all checksums fit again, as somebody would who means harm.
 fn forge(bytes: &mut [u8]) {
-    let Some(mut header) = bytes.first_chunk::<HEADER_BYTES>().and_then(Header::decode) else { return };
-    let range = |section: format::Section| {
-        let start = usize::try_from(section.offset).unwrap();
-        start..start + usize::try_from(section.length).unwrap()
-    };
-    let (rows, table) = (range(header.row_section), range(header.block_table));
+    let mut header = header_of(bytes);
+    let (rows, table) = (range_of(header.row_section), range_of(header.block_table));
     let starts: Vec<usize> = bytes[table.clone()]
         .chunks_exact(BLOCK_RECORD_BYTES)
         .map(|record| rows.start + usize::try_from(u64::from_le_bytes(record[..8].try_into().unwrap())).unwrap())
@@ -588,7 +598,7 @@ fn forge(bytes: &mut [u8]) {
         }
     }
     header.block_table_crc = crc32c::crc32c(&bytes[table]);
-    header.directory_table_crc = crc32c::crc32c(&bytes[range(header.directory_table)]);
+    header.directory_table_crc = crc32c::crc32c(&bytes[range_of(header.directory_table)]);
     bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
 }
 
@@ -610,6 +620,39 @@ proptest! {
         forge(&mut bytes);
         if let Ok(snapshot) = open_bytes(&bytes) {
             let _ = walk(&Namespace::new(snapshot));
+        }
+    }
+}
+
+#[test]
+fn rows_and_directories_that_contradict_each_other_are_damage_although_checksums_fit() {
+    // Rows: x in a, y in b, then a and b themselves.
+    let bytes = image_bytes(&Listing::new("").keys(["a/x", "b/y"]));
+    let header = header_of(&bytes);
+    let mut rest = &bytes[range_of(header.row_section)];
+    let ends: Vec<usize> = std::iter::from_fn(|| {
+        format::Row::decode(LISTED_AT, &mut rest)?;
+        Some(range_of(header.row_section).end - rest.len())
+    })
+    .collect();
+    assert_eq!(ends.len(), 4);
+    let own_row_of_a = range_of(header.directory_table).start + 8;
+    for (what, position, value, opens) in [
+        ("b shares more than a has", ends[2] + 1, 9, true),
+        ("a is the directory that b is", ends[2] - 1, 1, true),
+        ("a is a directory that is none", ends[2] - 1, 77, true),
+        ("the root stands in itself", ends[2] - 1, 2, true),
+        ("a stands in itself", own_row_of_a, 0, false),
+        ("a stands nowhere", own_row_of_a, 4, false),
+    ] {
+        let mut forged = bytes.clone();
+        assert_ne!(forged[position], value);
+        forged[position] = value;
+        forge(&mut forged);
+        let opened = open_bytes(&forged);
+        assert_eq!(opened.is_ok(), opens, "{what}");
+        if let Ok(snapshot) = opened {
+            assert_eq!(walk(&Namespace::new(snapshot)), Err(()), "{what}");
         }
     }
 }
