@@ -218,7 +218,9 @@ mod tests {
         let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         assert_eq!(
             data,
-            format!("fd={fd},rootmode=40000,user_id={user},group_id={group},default_permissions,max_read=1048576,allow_other")
+            format!(
+                "fd={fd},rootmode=40000,user_id={user},group_id={group},default_permissions,max_read=1048576,allow_other"
+            )
         );
     }
 

@@ -105,9 +105,8 @@ impl MountTable {
     /// mount, so the shortest mount point wins; longer ones are covered by it.
     fn leading_to(&self, path: &Path) -> Option<&MountEntry> {
         let ids: HashSet<u64> = self.entries.iter().map(|entry| entry.mount_id).collect();
-        let mut current = self.first_met(path, |entry| {
-            entry.parent_id == entry.mount_id || !ids.contains(&entry.parent_id)
-        })?;
+        let mut current =
+            self.first_met(path, |entry| entry.parent_id == entry.mount_id || !ids.contains(&entry.parent_id))?;
         // A walk passes each mount once at most; the bound is for a list that changed while it was read.
         for _ in 0..self.entries.len() {
             let here = current.mount_id;
@@ -184,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_line_gives_ids_device_mount_point_type_and_source() {
-        let table = table("36 35 0:98 / /mnt/data rw,noatime shared:1 master:2 - fuse.streamvol s3://b/p ro,user_id=0\n");
+        let table =
+            table("36 35 0:98 / /mnt/data rw,noatime shared:1 master:2 - fuse.streamvol s3://b/p ro,user_id=0\n");
         assert_eq!(
             table.entries,
             [MountEntry {
@@ -208,7 +208,9 @@ mod tests {
 
     #[test]
     fn bytes_that_only_look_like_escapes_are_kept() {
-        for (raw, plain) in [(r"\04", r"\04"), (r"\477", r"\477"), (r"\08a", r"\08a"), ("\\", "\\"), (r"\377", "\u{ff}")] {
+        for (raw, plain) in
+            [(r"\04", r"\04"), (r"\477", r"\477"), (r"\08a", r"\08a"), ("\\", "\\"), (r"\377", "\u{ff}")]
+        {
             let got: String = unescape(raw.as_bytes()).iter().map(|&b| char::from(b)).collect();
             assert_eq!(got, plain, "{raw}");
         }

@@ -103,9 +103,7 @@ fn is_live(mount: &MountEntry, deadline: Duration) -> Result<bool, MountError> {
         Err(error) if probe::is_dead(&error) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(unusable(path, deadline, error)),
         // An answer, or a refusal as root gets it from another user's mount: somebody is at home.
-        _ if mount.is_ours() => {
-            Err(MountError::AlreadyMounted { path: path.clone(), shown: mount.source.clone() })
-        }
+        _ if mount.is_ours() => Err(MountError::AlreadyMounted { path: path.clone(), shown: mount.source.clone() }),
         Err(error) => Err(unusable(path, deadline, error)),
         Ok(_) => Ok(true),
     }

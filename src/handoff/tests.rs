@@ -25,6 +25,8 @@ enum Manner {
     Answers,
     /// Answers INIT, and nothing else.
     Hangs,
+    /// Ends after the first GETATTR, as a daemon that is killed.
+    DiesAfterOneAnswer,
 }
 
 const GETATTR: u32 = 3;
@@ -81,6 +83,9 @@ fn serve(device: OwnedFd, manner: Manner) {
         reply.extend(body);
         // The kernel forgets a request whose asker has gone.
         let _ = device.write(&reply);
+        if manner == Manner::DiesAfterOneAnswer && opcode == GETATTR {
+            break;
+        }
     }
 }
 
@@ -161,11 +166,10 @@ mod real_mounts {
         let mounted = mount_at(&place.path(), source);
         let entry = entry_at(&place.path()).unwrap();
         assert_eq!((entry.fs_type.as_str(), entry.source.as_str()), ("fuse.streamvol", source));
-        assert_eq!(mounted.identity(), &MountIdentity {
-            mountpoint: place.path(),
-            device: entry.device,
-            mount_id: entry.mount_id
-        });
+        assert_eq!(
+            mounted.identity(),
+            &MountIdentity { mountpoint: place.path(), device: entry.device, mount_id: entry.mount_id }
+        );
         let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let line = table.lines().find(|line| line.starts_with(&format!("{} ", entry.mount_id))).unwrap();
         assert!(line.contains(" ro,nosuid,nodev,noatime "), "{line}");
@@ -203,16 +207,15 @@ mod real_mounts {
     #[test]
     fn attributes_that_the_kernel_remembers_do_not_pass_for_an_answer() {
         let place = Place::new();
-        let served = serve_at(&place.path(), Manner::Answers);
+        let served = serve_at(&place.path(), Manner::DiesAfterOneAnswer);
         let device = served.device_number();
         answers(&place.path(), device, DEADLINE).unwrap();
-        // A copy of the path's root keeps the file system in existence while its connection is closed by force.
-        let held = File::open(place.path()).unwrap();
-        served.mounted.unmount(UnmountMode::Force).unwrap();
-        served.ends();
-        drop(held);
-        leave_dead_mount(&place.path(), "s3://dead");
-        assert!(std::fs::metadata(place.path()).is_err());
+        let _identity = served.mounted.release();
+        served.server.join().unwrap();
+        rustix::fs::stat(&place.path()).expect("a plain stat is answered by the kernel");
+        assert!(matches!(answers(&place.path(), device, DEADLINE), Err(AnswerError::Dead(_))));
+        let notes = prepare(&place.path(), DEADLINE).unwrap().notes().to_vec();
+        assert!(matches!(notes[..], [MountpointNote::StaleMountRemoved { .. }]), "{notes:?}");
     }
 
     #[test]
@@ -253,15 +256,8 @@ mod real_mounts {
         let (path, (sender, receiver)) = (place.path(), mpsc::channel());
         thread::spawn(move || sender.send(std::fs::metadata(path).map(|_| ())));
         assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
-        if is_root() || Path::new("/sys/fs/fuse/connections").read_dir().is_ok_and(|mut list| list.next().is_some()) {
-            unmount(&place.path(), UnmountMode::Force).unwrap();
-            receiver.recv_timeout(DEADLINE).unwrap().unwrap_err();
-        } else {
-            // Without root and without the control file system only the end of the daemon frees it.
-            unmount(&place.path(), UnmountMode::Force).unwrap();
-            assert_eq!(entry_at(&place.path()), None);
-            return;
-        }
+        unmount(&place.path(), UnmountMode::Force).unwrap();
+        receiver.recv_timeout(DEADLINE).unwrap().unwrap_err();
         served.ends();
     }
 
@@ -393,7 +389,16 @@ mod real_mounts {
     }
 }
 
-/// The test program is run through a descriptor, because other users may not be able to walk to it.
+/// Runs as root, in a mount namespace of its own that ends with it: gives everybody the FUSE device, as udev does, and the
+/// control file system, as systemd does; then becomes another user. (Root aborts without the control file system.) The test program is run through a descriptor, because other users may not be able to
+/// walk to it.
+const AS_NOBODY: &str = "set -e
+mount -t tmpfs none \"$0\"
+mknod -m 666 \"$0/fuse\" c 10 229
+mount --bind \"$0/fuse\" /dev/fuse
+mount -t fusectl none /sys/fs/fuse/connections
+exec setpriv --pdeathsig=KILL --reuid=65534 --regid=65534 --clear-groups -- /proc/self/fd/0 handoff::tests::real_mounts:: --test-threads=2";
+
 #[test]
 fn an_unprivileged_user_has_all_of_it_through_fusermount3() {
     if !is_root() {
@@ -401,10 +406,10 @@ fn an_unprivileged_user_has_all_of_it_through_fusermount3() {
     }
     assert!(fusermount::is_installed(), "fusermount3 is needed: apt-get install fuse3");
     let program = File::open(std::env::current_exe().unwrap()).unwrap();
-    let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--"];
-    let output = Command::new("setpriv")
-        .args(nobody)
-        .args(["/proc/self/fd/0", "handoff::tests::real_mounts::", "--test-threads=2"])
+    let devices = tempfile::tempdir().unwrap();
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", AS_NOBODY])
+        .arg(devices.path())
         .stdin(Stdio::from(program))
         .env("TMPDIR", "/tmp")
         .current_dir("/")

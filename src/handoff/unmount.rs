@@ -77,9 +77,7 @@ pub(crate) fn detach(mountpoint: &Path, device: DeviceNumber, mode: UnmountMode)
     };
     match rustix::mount::unmount(mountpoint, flags) {
         Ok(()) => Ok(()),
-        Err(Errno::BUSY) => {
-            Err(UnmountError::Busy { path: mountpoint.to_owned(), users: users_of(mountpoint) })
-        }
+        Err(Errno::BUSY) => Err(UnmountError::Busy { path: mountpoint.to_owned(), users: users_of(mountpoint) }),
         Err(Errno::INVAL | Errno::NOENT) => Err(UnmountError::NotMounted(mountpoint.to_owned())),
         Err(Errno::PERM) => fusermount::unmount(mountpoint, mode != UnmountMode::Orderly),
         Err(error) => Err(UnmountError::Refused { path: mountpoint.to_owned(), source: error.into() }),
