@@ -82,15 +82,16 @@ impl Mounted {
     /// Takes this very mount out of the tree; nothing when somebody has done so already, whatever is mounted there now.
     ///
     /// The numbers alone could deceive, since the kernel gives them to the next mount once they are free. They are not free
-    /// while the connection lives, which the device tells; and when it does not live, a mount that answers is not this one.
+    /// while the connection lives, which the device tells; and when it does not live, a mount that answers, or stands
+    /// elsewhere, is not this one.
     ///
     /// # Errors
     /// Still mounted: in use, covered by another mount, or not permitted.
     pub fn unmount(&self, mode: UnmountMode) -> Result<(), UnmountError> {
-        let MountIdentity { device, mount_id, .. } = &self.identity;
+        let MountIdentity { mountpoint, device, mount_id } = &self.identity;
         let table = MountTable::read().map_err(UnmountError::MountTable)?;
         let Some(entry) = table.by_id(*mount_id).filter(|entry| entry.device == *device) else { return Ok(()) };
-        if !self.is_connected() && !is_dead(&entry.mountpoint) {
+        if !self.is_connected() && (entry.mountpoint != *mountpoint || !is_dead(mountpoint)) {
             return Ok(());
         }
         match table.mounted_at(&entry.mountpoint) {

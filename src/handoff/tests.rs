@@ -238,7 +238,8 @@ mod real_mounts {
         let Err(UnmountError::Busy { users, path }) = unmount(&place.path(), UnmountMode::Orderly) else {
             panic!("busy is an error")
         };
-        assert_eq!(users.iter().map(|user| user.pid).collect::<Vec<_>>(), [std::process::id()]);
+        // A program that another test has just forked may be among them.
+        assert!(users.iter().any(|user| user.pid == std::process::id()), "{users:?}");
         let text = UnmountError::Busy { path, users }.to_string();
         assert!(text.contains("--lazy") && text.contains(&std::process::id().to_string()), "{text}");
         unmount(&place.path(), UnmountMode::Lazy).unwrap();
@@ -334,6 +335,16 @@ mod real_mounts {
     }
 
     #[test]
+    fn a_mount_that_is_gone_leaves_alone_the_one_that_got_its_numbers() {
+        let (place, other) = (Place::new(), Place::new());
+        let first = mount_at(&place.path(), "s3://first");
+        unmount(&place.path(), UnmountMode::Orderly).unwrap();
+        let identity = mount_at(&other.path(), "s3://second").release();
+        drop(first);
+        assert_eq!(entry_at(&other.path()).map(|entry| entry.mount_id), Some(identity.mount_id));
+    }
+
+    #[test]
     fn a_covered_mount_says_so_instead_of_taking_away_the_cover() {
         let place = Place::new();
         let prepared = prepare(&place.path(), DEADLINE).unwrap();
@@ -367,9 +378,9 @@ mod real_mounts {
             }
             Err(error) => panic!("{error}"),
         }
+        let nowhere = DeviceNumber { major: 0, minor: u32::MAX };
+        assert!(matches!(set_read_ahead_kb(nowhere, 2048), Err(ReadAheadError::Failed { .. })));
         served.mounted.unmount(UnmountMode::Orderly).unwrap();
-        let gone = set_read_ahead_kb(served.device_number(), 2048);
-        assert!(matches!(gone, Err(ReadAheadError::Failed { .. })), "{gone:?}");
         served.ends();
     }
 
