@@ -5,6 +5,9 @@
 //! `faulty` (scripted faults, for tests). Nothing here knows files, nodes or caches.
 
 mod error;
+pub mod credentials;
+pub mod retry;
+pub mod s3;
 
 pub use error::{StoreError, StoreErrorKind};
 
