@@ -1,37 +1,83 @@
 //! (being built)
 #![allow(missing_docs, clippy::unused_async)]
-use std::future::Future;
-use std::path::PathBuf;
-use std::sync::Arc;
 use crate::fuse::FuseConfig;
 use crate::model::ObjectKey;
-use crate::namespace::{ListingProgress, Namespace, NamespaceConfig};
+use crate::namespace::Namespace;
+use crate::namespace::listing::ListingProgress;
 use crate::read::ReadConfig;
 use crate::store::ObjectStore;
 use crate::store::credentials::CredentialsConfig;
 use crate::store::retry::RetryConfig;
 use crate::store::s3::S3Config;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
 #[derive(Debug, Clone)]
-pub struct StoreConfig { pub s3: S3Config, pub credentials: CredentialsConfig, pub retry: RetryConfig }
+pub struct StoreConfig {
+    pub s3: S3Config,
+    pub credentials: CredentialsConfig,
+    pub retry: RetryConfig,
+}
 #[derive(Debug, Clone)]
-pub struct VolumeConfig { pub store: StoreConfig, pub prefix: ObjectKey, pub namespace: NamespaceConfig, pub read: ReadConfig, pub fuse: FuseConfig, pub source_name: String }
+pub struct VolumeConfig {
+    pub store: StoreConfig,
+    pub prefix: ObjectKey,
+    pub namespace: NamespaceConfig,
+    pub read: ReadConfig,
+    pub fuse: FuseConfig,
+    pub source_name: String,
+}
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum MountTarget { Path(PathBuf), Device(std::os::fd::RawFd) }
+pub struct NamespaceConfig {
+    pub list_concurrency: usize,
+    pub show_shadowed: Option<String>,
+    pub require_nonempty: bool,
+}
+#[derive(Debug)]
+pub enum MountTarget {
+    Path(PathBuf),
+    Device(std::os::fd::OwnedFd),
+}
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct VolumeError(String);
-impl VolumeError { pub fn exit_code(&self) -> u8 { 5 } }
+impl VolumeError {
+    pub fn exit_code(&self) -> u8 {
+        5
+    }
+}
 #[derive(Debug)]
 pub struct Volume;
 impl Volume {
-    pub async fn start(config: VolumeConfig, _target: MountTarget, progress: Arc<dyn ListingProgress>) -> Result<Volume, VolumeError> {
+    pub async fn start(
+        config: VolumeConfig,
+        _target: MountTarget,
+        progress: Arc<dyn ListingProgress>,
+    ) -> Result<Volume, VolumeError> {
         match config.store.s3.bucket.as_str() {
-            "hangs" => { progress.objects_listed(3); std::future::pending().await }
-            "works" => { progress.objects_listed(12_345); Ok(Volume) }
+            "hangs" => {
+                progress.page(3, 1);
+                std::future::pending().await
+            }
+            "works" => {
+                progress.page(12_345, 13);
+                Ok(Volume)
+            }
             _ => Err(VolumeError("bucket is made up\nline two".into())),
         }
     }
-    pub async fn wait(self, shutdown: impl Future<Output = ()>) -> Result<(), VolumeError> { shutdown.await; Ok(()) }
+    pub async fn wait(self, shutdown: impl Future<Output = ()>) -> Result<(), VolumeError> {
+        shutdown.await;
+        Ok(())
+    }
 }
-pub async fn open_store(_config: &StoreConfig) -> Result<Arc<dyn ObjectStore>, VolumeError> { Err(VolumeError("no store".into())) }
-pub async fn build_namespace(_store: Arc<dyn ObjectStore>, _prefix: &ObjectKey, _config: &NamespaceConfig, _progress: Arc<dyn ListingProgress>) -> Result<Namespace, VolumeError> { Ok(Namespace) }
+pub fn open_store(_config: &StoreConfig) -> Result<Arc<dyn ObjectStore>, VolumeError> {
+    Err(VolumeError("no store".into()))
+}
+pub async fn build_namespace(
+    _store: Arc<dyn ObjectStore>,
+    _config: &VolumeConfig,
+    _progress: &dyn ListingProgress,
+) -> Result<Namespace, VolumeError> {
+    Ok(Namespace)
+}

@@ -3,14 +3,21 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-/// Environment variables of AWS tools that hold a path, which may be relative to the current directory.
-const PATH_VARIABLES: [&str; 3] = ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE"];
+/// Environment variables of cloud tools that hold a path, which may be relative to the current directory.
+const PATH_VARIABLES: [&str; 4] =
+    ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "ALIBABA_CLOUD_OIDC_TOKEN_FILE"];
 
 /// The value of an environment variable, `None` when it is unset or empty.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The value of an environment variable as text, `None` also when it is not UTF-8.
+#[must_use]
+pub fn text_variable(name: &str) -> Option<String> {
+    variable(name)?.into_string().ok()
 }
 
 /// Variables that name a file by a relative path, with that path made absolute: for a process that changes its directory.

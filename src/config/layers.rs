@@ -182,10 +182,7 @@ mod tests {
     #[test]
     fn options_that_exclude_each_other_are_refused_when_both_come_from_one_source() {
         let error = typed(&[], &[("path-style", "true"), ("virtual-hosted", "true")]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "--path-style and --virtual-hosted exclude each other: give only one of them"
-        );
+        assert_eq!(error.to_string(), "--path-style and --virtual-hosted exclude each other: give only one of them");
         let both = [("STREAMVOL_PATH_STYLE", "1"), ("STREAMVOL_VIRTUAL_HOSTED", "1")];
         assert_eq!(
             typed(&both, &[]).unwrap_err().to_string(),

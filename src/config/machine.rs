@@ -76,7 +76,8 @@ impl MemoryGroup {
     fn limit_bytes(&self) -> Option<u64> {
         // A group outside of what is mounted cannot be seen; the mount point then is the nearest that binds us.
         let inside = self.group.strip_prefix(&self.mount_root).unwrap_or(Path::new(""));
-        let inside = if inside.components().any(|part| part.as_os_str() == OsStr::new("..")) { Path::new("") } else { inside };
+        let inside =
+            if inside.components().any(|part| part.as_os_str() == OsStr::new("..")) { Path::new("") } else { inside };
         let limits = inside.ancestors().filter_map(|group| {
             let text = std::fs::read_to_string(self.mount_point.join(group).join(self.limit_file)).ok()?;
             // "max" in version 2; version 1 has a number beyond any memory instead.
@@ -104,11 +105,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_an_ancestor_binds() {
-        let files = [
-            ("a/b/memory.max", "max\n"),
-            ("a/memory.max", "536870912\n"),
-            ("memory.max", "1073741824\n"),
-        ];
+        let files = [("a/b/memory.max", "max\n"), ("a/memory.max", "536870912\n"), ("memory.max", "1073741824\n")];
         assert_eq!(group(&files, "/", "/a/b", "memory.max"), Some(512 * MIB));
         assert_eq!(group(&files, "/", "/", "memory.max"), Some(GIB));
         assert_eq!(group(&files[..1], "/", "/a/b", "memory.max"), None);
@@ -117,10 +114,8 @@ mod tests {
 
     #[test]
     fn version_1_without_a_limit_has_a_number_beyond_any_memory() {
-        let files = [
-            ("pods/x/memory.limit_in_bytes", "268435456\n"),
-            ("memory.limit_in_bytes", "9223372036854771712\n"),
-        ];
+        let files =
+            [("pods/x/memory.limit_in_bytes", "268435456\n"), ("memory.limit_in_bytes", "9223372036854771712\n")];
         assert_eq!(group(&files, "/", "/pods/x", "memory.limit_in_bytes"), Some(256 * MIB));
         assert_eq!(group(&files, "/", "/", "memory.limit_in_bytes"), Some(9_223_372_036_854_771_712));
     }

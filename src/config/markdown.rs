@@ -48,7 +48,9 @@ mod tests {
     #[test]
     fn every_option_has_one_line_under_its_section() {
         let text = options_markdown();
-        assert!(text.starts_with("### Store\n\n| Option | Environment | Default | |\n| --- | --- | --- | --- |\n| `--endpoint-url URL` |"));
+        assert!(text.starts_with(
+            "### Store\n\n| Option | Environment | Default | |\n| --- | --- | --- | --- |\n| `--endpoint-url URL` |"
+        ));
         assert!(text.contains("\n\n### Listing\n\n"));
         for row in options::all() {
             assert_eq!(text.matches(&format!("`{}`", row.environment)).count(), 1, "--{}", row.name);

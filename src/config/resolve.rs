@@ -13,13 +13,12 @@ use super::uri::{BucketUri, Scheme};
 use crate::fuse::{AttributeConfig, FuseConfig};
 use crate::handoff::UnmountMode;
 use crate::model::{ByteSize, GIB};
-use crate::namespace::NamespaceConfig;
 use crate::read::ReadConfig;
-use crate::store::credentials::CredentialsConfig;
+use crate::store::credentials::{AlibabaEnvironment, CredentialsConfig, ProviderOrder};
 use crate::store::retry::RetryConfig;
 use crate::store::s3::{Addressing, Dialect, S3Config, Timeouts};
 use crate::telemetry::log::LogLevel;
-use crate::worker::{StoreConfig, VolumeConfig};
+use crate::worker::{NamespaceConfig, StoreConfig, VolumeConfig};
 
 /// GETs in flight for each CPU to start with: 6,000 files/s at 35 ms need 210.
 const GETS_IN_FLIGHT_PER_CPU: usize = 128;
@@ -47,6 +46,8 @@ pub struct Host {
     pub gid: u32,
     /// What relative paths begin at.
     pub directory: PathBuf,
+    /// Where Alibaba Cloud's variables say that credentials are.
+    pub alibaba: AlibabaEnvironment,
 }
 
 /// What `mount` is to do.
@@ -65,12 +66,8 @@ pub struct MountSettings {
 /// What `ls` and `stat` are to do.
 #[derive(Debug, Clone)]
 pub struct BrowseSettings {
-    /// The store.
-    pub store: StoreConfig,
-    /// How it is listed.
-    pub namespace: NamespaceConfig,
-    /// Owner and permissions shown.
-    pub attributes: AttributeConfig,
+    /// The volume that would be mounted.
+    pub volume: VolumeConfig,
     /// Descend into directories.
     pub recursive: bool,
     /// How much is logged.
@@ -101,17 +98,8 @@ pub struct DemoConfig {
 /// # Errors
 /// When the options do not fit the address.
 pub fn mount(typed: &Typed, uri: &BucketUri, host: &Host) -> Result<MountSettings, OptionError> {
-    let prefix = uri.directory_prefix();
-    let shown = BucketUri { prefix: prefix.clone(), ..uri.clone() };
     Ok(MountSettings {
-        volume: VolumeConfig {
-            store: store(typed, uri, host)?,
-            prefix,
-            namespace: namespace(typed),
-            read: read(typed, host),
-            fuse: fuse(typed, host),
-            source_name: shown.to_string(),
-        },
+        volume: volume(typed, uri, host)?,
         foreground: typed.foreground.value,
         log_level: typed.log_level.value,
         log_file: typed.log_file.value.as_deref().map(|path| host.directory.join(path)),
@@ -124,9 +112,7 @@ pub fn mount(typed: &Typed, uri: &BucketUri, host: &Host) -> Result<MountSetting
 /// When the options do not fit the address.
 pub fn browse(typed: &Typed, uri: &BucketUri, host: &Host) -> Result<BrowseSettings, OptionError> {
     Ok(BrowseSettings {
-        store: store(typed, uri, host)?,
-        namespace: namespace(typed),
-        attributes: attributes(typed, host),
+        volume: volume(typed, uri, host)?,
         recursive: typed.recursive.value,
         log_level: quiet_log_level(typed),
     })
@@ -158,28 +144,44 @@ pub fn unmount(typed: &Typed) -> UnmountMode {
     }
 }
 
+fn volume(typed: &Typed, uri: &BucketUri, host: &Host) -> Result<VolumeConfig, OptionError> {
+    let prefix = uri.directory_prefix();
+    let shown = BucketUri { prefix: prefix.clone(), ..uri.clone() };
+    Ok(VolumeConfig {
+        store: store(typed, uri, host)?,
+        prefix,
+        namespace: namespace(typed),
+        read: read(typed, host),
+        fuse: fuse(typed, host),
+        source_name: shown.to_string(),
+    })
+}
+
 fn store(typed: &Typed, uri: &BucketUri, host: &Host) -> Result<StoreConfig, OptionError> {
     let addressing = match (typed.path_style.value, typed.virtual_hosted.value) {
         (true, _) => Addressing::Path,
         (false, true) => Addressing::VirtualHosted,
         (false, false) => Addressing::Auto,
     };
-    let ca_bundle = typed.ca_bundle.value.as_deref().map(|path| host.directory.join(path));
+    let s3 = S3Config {
+        endpoint: endpoint(typed, uri)?,
+        bucket: uri.bucket.clone(),
+        region: typed.region.value.clone(),
+        addressing,
+        dialect: typed.dialect.value.or(scheme_dialect(uri.scheme)),
+        requester_pays: typed.requester_pays.value,
+        ca_bundle: typed.ca_bundle.value.as_deref().map(|path| host.directory.join(path)),
+        timeouts: Timeouts::default(),
+    };
     Ok(StoreConfig {
-        s3: S3Config {
-            endpoint: endpoint(typed, uri)?,
-            bucket: uri.bucket.clone(),
-            region: typed.region.value.clone(),
-            addressing,
-            dialect: typed.dialect.value.or(scheme_dialect(uri.scheme)),
-            requester_pays: typed.requester_pays.value,
-            ca_bundle,
-            timeouts: Timeouts::default(),
-        },
         credentials: CredentialsConfig {
             anonymous: typed.no_sign_request.value,
             profile: typed.profile.value.clone(),
+            region_hint: typed.region.value.clone(),
+            order: provider_order(&s3),
+            alibaba: host.alibaba.clone(),
         },
+        s3,
         retry: RetryConfig { deadline: typed.retry_deadline.value, ..RetryConfig::default() },
     })
 }
@@ -190,6 +192,16 @@ fn scheme_dialect(scheme: Scheme) -> Option<Dialect> {
         Scheme::S3 => None,
         Scheme::Oss => Some(Dialect::Oss),
         Scheme::Gs => Some(Dialect::Gcs),
+    }
+}
+
+/// Whose credentials come first: those of the cloud that the store belongs to.
+fn provider_order(s3: &S3Config) -> ProviderOrder {
+    let aliyun = s3.endpoint.as_deref().is_some_and(|endpoint| endpoint.to_ascii_lowercase().contains(".aliyuncs.com"));
+    if s3.dialect == Some(Dialect::Oss) || (s3.dialect.is_none() && aliyun) {
+        ProviderOrder::AlibabaFirst
+    } else {
+        ProviderOrder::AwsFirst
     }
 }
 
@@ -269,7 +281,9 @@ mod tests {
 
     fn host() -> Host {
         let machine = Machine { memory_bytes: 8 * GIB, cpus: 8 };
-        Host { machine, uid: 1000, gid: 100, directory: "/home/somebody".into() }
+        let alibaba =
+            AlibabaEnvironment { role_arn: Some("acs:ram::1:role/x".to_owned()), ..AlibabaEnvironment::default() };
+        Host { machine, uid: 1000, gid: 100, directory: "/home/somebody".into(), alibaba }
     }
 
     fn typed(verb: Verb, flags: &[(&str, &str)]) -> Typed {
@@ -301,10 +315,7 @@ mod tests {
         assert_eq!(volume.namespace.list_concurrency, 32);
         assert_eq!((volume.read.pool_bytes, volume.read.direct, volume.read.max_gets_in_flight), (GIB, false, 1024));
         let attributes = AttributeConfig { uid: 1000, gid: 100, file_mode: 0o755, dir_mode: 0o755 };
-        assert_eq!(
-            volume.fuse,
-            FuseConfig { attributes, reader_threads: 4, read_ahead_kb: 1024, allow_other: false }
-        );
+        assert_eq!(volume.fuse, FuseConfig { attributes, reader_threads: 4, read_ahead_kb: 1024, allow_other: false });
         assert_eq!((settings.foreground, settings.log_level, settings.log_file), (false, LogLevel::Info, None));
     }
 
@@ -359,7 +370,7 @@ mod tests {
         }
         assert_eq!(
             s3("oss://bucket", &[("endpoint-url", "localhost:9000"), ("dialect", "minio")]),
-            (endpoint("localhost:9000"), Some(Dialect::Minio))
+            (endpoint("localhost:9000"), Some(Dialect::MinIo))
         );
     }
 
@@ -388,6 +399,23 @@ mod tests {
         assert!(store.credentials.anonymous);
         let store = volume("s3://bucket", &[("retry-deadline", "10s")]).store;
         assert_eq!(store.retry.deadline, Duration::from_secs(10));
+    }
+
+    #[test]
+    fn credentials_are_sought_first_where_the_store_belongs() {
+        let credentials = |uri: &str, flags: &[_]| volume(uri, flags).store.credentials;
+        let oss = credentials("oss://bucket", &[("region", "cn-hangzhou")]);
+        assert_eq!((oss.order, oss.region_hint.as_deref()), (ProviderOrder::AlibabaFirst, Some("cn-hangzhou")));
+        assert_eq!(oss.alibaba.role_arn.as_deref(), Some("acs:ram::1:role/x"));
+        for (flags, order) in [
+            (&[("endpoint-url", "OSS-cn-hangzhou.aliyuncs.com")][..], ProviderOrder::AlibabaFirst),
+            (&[("endpoint-url", "oss-cn-hangzhou.aliyuncs.com"), ("dialect", "aws")], ProviderOrder::AwsFirst),
+            (&[("endpoint-url", "http://localhost"), ("dialect", "oss")], ProviderOrder::AlibabaFirst),
+            (&[("endpoint-url", "https://aliyuncs.com.example")], ProviderOrder::AwsFirst),
+            (&[], ProviderOrder::AwsFirst),
+        ] {
+            assert_eq!(credentials("s3://bucket", flags).order, order, "{flags:?}");
+        }
     }
 
     #[test]

@@ -150,11 +150,7 @@ impl Text<'_> {
     ///
     /// # Errors
     /// Those of `parse`.
-    pub fn store<T>(
-        self,
-        field: &mut Given<T>,
-        parse: impl FnOnce(&str) -> Result<T, String>,
-    ) -> Result<(), String> {
+    pub fn store<T>(self, field: &mut Given<T>, parse: impl FnOnce(&str) -> Result<T, String>) -> Result<(), String> {
         *field = Given { value: parse(self.text)?, source: self.source };
         Ok(())
     }

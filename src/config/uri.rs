@@ -49,7 +49,9 @@ pub struct BucketUri {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     /// No `s3://` in front.
-    #[error("\"{0}\" is no bucket address: write s3://BUCKET/PREFIX, and name a server other than AWS with --endpoint-url")]
+    #[error(
+        "\"{0}\" is no bucket address: write s3://BUCKET/PREFIX, and name a server other than AWS with --endpoint-url"
+    )]
     MissingScheme(String),
     /// Nothing between the scheme and the first slash.
     #[error("\"{0}\" names no bucket: write s3://BUCKET or s3://BUCKET/PREFIX")]
@@ -174,7 +176,9 @@ mod tests {
 
     #[test]
     fn schemes_name_the_store() {
-        for (text, scheme) in [("s3://b1", Scheme::S3), ("oss://b1", Scheme::Oss), ("gs://b1", Scheme::Gs), ("S3://b1", Scheme::S3)] {
+        for (text, scheme) in
+            [("s3://b1", Scheme::S3), ("oss://b1", Scheme::Oss), ("gs://b1", Scheme::Gs), ("S3://b1", Scheme::S3)]
+        {
             assert_eq!(parse(text).unwrap().scheme, scheme, "{text}");
         }
         assert_eq!(parse("oss://b1/x").unwrap().to_string(), "oss://b1/x");
@@ -198,7 +202,10 @@ mod tests {
             assert!(matches!(parse(bad), Err(UriError::BadBucket(_))), "{bad}");
         }
         for bad in ["s3://b/*", "s3://b*", "s3://b/a/**", "s3://b/a/*.jpg"] {
-            assert_eq!(text(bad), format!("\"{bad}\" is a pattern: write the prefix alone, everything below it is shown"));
+            assert_eq!(
+                text(bad),
+                format!("\"{bad}\" is a pattern: write the prefix alone, everything below it is shown")
+            );
         }
         assert_eq!(
             text(&format!("s3://b/{}", "x".repeat(1024))),

@@ -1,8 +1,23 @@
 //! (being built)
 #![allow(missing_docs)]
+mod inherited;
+pub use inherited::inherited_device;
 use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnmountMode { Orderly, Lazy, Force }
+pub enum UnmountMode {
+    Orderly,
+    Lazy,
+    Force,
+}
 #[derive(Debug, thiserror::Error)]
-pub enum UnmountError { #[error("{0:?} is not a mount point")] NotMounted(PathBuf), #[error("{0:?} needs")] NotPermitted(PathBuf), #[error("{0}")] MountTable(std::io::Error) }
-pub fn unmount(path: &Path, _mode: UnmountMode) -> Result<(), UnmountError> { Err(UnmountError::NotMounted(path.into())) }
+pub enum UnmountError {
+    #[error("{0:?} is not a mount point")]
+    NotMounted(PathBuf),
+    #[error("{0:?} needs")]
+    NotPermitted(PathBuf),
+    #[error("{0}")]
+    MountTable(std::io::Error),
+}
+pub fn unmount(path: &Path, _mode: UnmountMode) -> Result<(), UnmountError> {
+    Err(UnmountError::NotMounted(path.into()))
+}

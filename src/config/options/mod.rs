@@ -43,15 +43,8 @@ const SHOWING_VERBS: &[Verb] = &[Verb::Mount, Verb::Ls, Verb::Stat];
 
 /// Every option, in the order of help.
 pub fn all() -> impl Iterator<Item = &'static OptionRow> {
-    let sections = [
-        store::ROWS,
-        listing::ROWS,
-        permissions::ROWS,
-        reading::ROWS,
-        process::ROWS,
-        demo::ROWS,
-        unmounting::ROWS,
-    ];
+    let sections =
+        [store::ROWS, listing::ROWS, permissions::ROWS, reading::ROWS, process::ROWS, demo::ROWS, unmounting::ROWS];
     sections.into_iter().flatten()
 }
 
@@ -101,7 +94,8 @@ mod tests {
     fn names_are_lower_case_words_and_variables_follow_from_them() {
         for row in all() {
             for name in [row.name].iter().chain(row.aliases) {
-                let regular = name.split('-').all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase()));
+                let regular =
+                    name.split('-').all(|word| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase()));
                 assert!(regular, "--{name}");
             }
             let variable = format!("STREAMVOL_{}", row.name.replace('-', "_").to_ascii_uppercase());
@@ -115,7 +109,11 @@ mod tests {
         for row in all() {
             let help = row.help;
             assert!(help.is_ascii() && help.len() > 10 && !help.contains('\n'), "--{}: {help}", row.name);
-            assert!(help.starts_with(|c: char| c.is_ascii_uppercase()) && !help.ends_with('.'), "--{}: {help}", row.name);
+            assert!(
+                help.starts_with(|c: char| c.is_ascii_uppercase()) && !help.ends_with('.'),
+                "--{}: {help}",
+                row.name
+            );
             assert!(row.default.shown().is_ascii() && !row.default.shown().is_empty(), "--{}", row.name);
         }
     }
