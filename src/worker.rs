@@ -1,14 +1,17 @@
 //! (being built)
 #![allow(missing_docs, clippy::unused_async)]
 use crate::fuse::FuseConfig;
+use crate::handoff::{MountError, UnmountError};
 use crate::model::ObjectKey;
 use crate::namespace::Namespace;
+use crate::namespace::listing::ListingError;
 use crate::namespace::listing::ListingProgress;
 use crate::read::ReadConfig;
-use crate::store::ObjectStore;
 use crate::store::credentials::CredentialsConfig;
 use crate::store::retry::RetryConfig;
 use crate::store::s3::S3Config;
+use crate::store::s3::S3ConfigError;
+use crate::store::{ObjectStore, StoreError};
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,13 +41,33 @@ pub enum MountTarget {
     Path(PathBuf),
     Device(std::os::fd::OwnedFd),
 }
+#[derive(Debug, Clone)]
+pub struct Diagnosis {
+    pub problem: String,
+    pub advice: String,
+}
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct VolumeError(String);
-impl VolumeError {
-    pub fn exit_code(&self) -> u8 {
-        5
-    }
+pub enum VolumeError {
+    #[error(transparent)]
+    Config(#[from] S3ConfigError),
+    #[error("{}: {}", .diagnosis.problem, .diagnosis.advice)]
+    Store { error: StoreError, diagnosis: Diagnosis },
+    #[error("listing {source_name} failed: {error}")]
+    Listing { source_name: String, error: ListingError },
+    #[error("s3://{bucket}/{key} is an object")]
+    PrefixIsObject { bucket: String, key: ObjectKey },
+    #[error("{0} holds no objects")]
+    Empty(String),
+    #[error("building the index failed")]
+    Snapshot(#[source] std::fmt::Error),
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    #[error("answer")]
+    Answer(#[source] std::fmt::Error),
+    #[error(transparent)]
+    Unmount(#[from] UnmountError),
+    #[error("serving the FUSE device failed: {0}")]
+    Session(#[source] std::io::Error),
 }
 #[derive(Debug)]
 pub struct Volume;
@@ -63,7 +86,7 @@ impl Volume {
                 progress.page(12_345, 13);
                 Ok(Volume)
             }
-            _ => Err(VolumeError("bucket is made up\nline two".into())),
+            _ => Err(VolumeError::Empty("bucket is made up\nline two".into())),
         }
     }
     pub async fn wait(self, shutdown: impl Future<Output = ()>) -> Result<(), VolumeError> {
@@ -72,7 +95,7 @@ impl Volume {
     }
 }
 pub fn open_store(_config: &StoreConfig) -> Result<Arc<dyn ObjectStore>, VolumeError> {
-    Err(VolumeError("no store".into()))
+    Err(VolumeError::Empty("no store".into()))
 }
 pub async fn build_namespace(
     _store: Arc<dyn ObjectStore>,

@@ -23,24 +23,24 @@ const MOUNTPOINT: &str = "MOUNTPOINT";
 
 /// What was typed.
 #[derive(Debug)]
-pub struct Invocation {
+pub(super) struct Invocation {
     /// What to do.
-    pub verb: Verb,
+    pub(super) verb: Verb,
     /// The bucket's address, for verbs that have one.
-    pub address: Option<OsString>,
+    pub(super) address: Option<OsString>,
     /// The mount point, for verbs that have one.
-    pub mountpoint: Option<PathBuf>,
+    pub(super) mountpoint: Option<PathBuf>,
     /// True in the background process that `mount` starts.
-    pub reports: bool,
+    pub(super) reports: bool,
     /// Texts of all options.
-    pub layers: Layers,
+    pub(super) layers: Layers,
 }
 
 /// Reads a command line, and the environment for what it leaves open.
 ///
 /// # Errors
 /// What is wrong, as clap says it (also its answers to `--help` and `--version`), or a variable that cannot be read.
-pub fn parse(
+pub(super) fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<Invocation, ParseError> {
@@ -69,7 +69,7 @@ pub fn parse(
 
 /// Why a command line cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ParseError {
+pub(super) enum ParseError {
     /// In clap's words; also help and version, which are no errors.
     #[error(transparent)]
     Clap(#[from] clap::Error),

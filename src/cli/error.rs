@@ -78,7 +78,7 @@ impl CliError {
     pub fn exit_code(&self) -> ExitCode {
         match self {
             CliError::Option(_) | CliError::Uri(_) | CliError::Log { .. } => ExitCode::Usage,
-            CliError::Volume(error) => ExitCode::from_number(error.exit_code()),
+            CliError::Volume(error) => error.into(),
             CliError::Store(error) => error.into(),
             CliError::Unmount(error) => error.into(),
             CliError::Nothing(_) => ExitCode::NotFound,

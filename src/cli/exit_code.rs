@@ -1,7 +1,9 @@
 //! Exit codes: one table, shown by `streamvol mount --help`. Scripts and service managers depend on the numbers.
 
-use crate::handoff::UnmountError;
+use crate::handoff::{MountError, UnmountError};
+use crate::namespace::listing::ListingError;
 use crate::store::{StoreError, StoreErrorKind};
+use crate::worker::VolumeError;
 
 /// How the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +100,35 @@ impl From<&StoreError> for ExitCode {
     }
 }
 
+impl From<&VolumeError> for ExitCode {
+    fn from(error: &VolumeError) -> Self {
+        match error {
+            VolumeError::Config(_) => ExitCode::Usage,
+            VolumeError::Store { error, .. }
+            | VolumeError::Listing { error: ListingError::Store { source: error, .. }, .. } => error.into(),
+            VolumeError::PrefixIsObject { .. } | VolumeError::Empty(_) => ExitCode::NotFound,
+            VolumeError::Listing { .. } | VolumeError::Snapshot(_) => ExitCode::Listing,
+            VolumeError::Mount(error) => error.into(),
+            VolumeError::Answer(_) => ExitCode::Mountpoint,
+            VolumeError::Unmount(error) => error.into(),
+            VolumeError::Session(_) => ExitCode::Unexpected,
+        }
+    }
+}
+
+impl From<&MountError> for ExitCode {
+    fn from(error: &MountError) -> Self {
+        match error {
+            MountError::NoDevice | MountError::DeviceDenied(_) | MountError::NoHelper | MountError::AllowOther => {
+                ExitCode::NoFuse
+            }
+            MountError::MountTable(_) => ExitCode::Unexpected,
+            MountError::Stale(error) => error.into(),
+            _ => ExitCode::Mountpoint,
+        }
+    }
+}
+
 impl From<&UnmountError> for ExitCode {
     fn from(error: &UnmountError) -> Self {
         match error {
@@ -140,6 +171,22 @@ mod tests {
         ] {
             let error = StoreError::new(kind, "list", &ObjectKey::default(), "no");
             assert_eq!(ExitCode::from(&error), code);
+        }
+    }
+
+    #[test]
+    fn a_volume_that_does_not_start_has_the_code_of_its_cause() {
+        let denied = || StoreError::new(StoreErrorKind::AccessDenied, "list", &ObjectKey::default(), "no");
+        let source_name = "s3://b".to_owned();
+        let listing = ListingError::Store { prefix: ObjectKey::default(), source: denied() };
+        for (error, code) in [
+            (VolumeError::Listing { source_name, error: listing }, ExitCode::Denied),
+            (VolumeError::Empty("s3://b".to_owned()), ExitCode::NotFound),
+            (VolumeError::Mount(MountError::Missing("/mnt".into())), ExitCode::Mountpoint),
+            (VolumeError::Mount(MountError::NoDevice), ExitCode::NoFuse),
+            (VolumeError::Mount(MountError::Stale(UnmountError::NotPermitted("/mnt".into()))), ExitCode::NoFuse),
+        ] {
+            assert_eq!(ExitCode::from(&error), code, "{error}");
         }
     }
 

@@ -49,13 +49,13 @@ pub(super) fn run(plan: Plan, reports: bool, arguments: &[OsString]) -> Result<E
     }
     if plan.settings.foreground {
         let display = Display::new(|line| tracing::info!("{line}"));
-        init_log(&plan, false, || display.log_writer())?;
+        init_log(&plan, Running::Foreground, || display.log_writer())?;
         let runtime = runtime::build(plan.cpus)?;
         let result = runtime.block_on(serve(plan, &mut Front::Foreground(display)));
         runtime::stop(runtime);
         return result.map(|()| ExitCode::Done);
     }
-    if log_place(true, plan.settings.log_file.as_deref(), log::has_journal()) == LogPlace::Nowhere {
+    if log_place(Running::Background, plan.settings.log_file.as_deref(), log::has_journal()) == LogPlace::Nowhere {
         say("warning: no journal on this machine: the log goes nowhere; name a file with --log-file");
     }
     let listed = background::start(arguments)?;
@@ -70,7 +70,7 @@ fn in_background(plan: Plan) -> Result<ExitCode, CliError> {
     let code = runtime.block_on(async {
         let parent = Parent::new(pipes).map_err(CliError::system("talk to the process that waits"))?;
         let mut front = Front::Background(parent);
-        let result = match init_log(&plan, true, || BoxMakeWriter::new(std::io::sink)) {
+        let result = match init_log(&plan, Running::Background, || BoxMakeWriter::new(std::io::sink)) {
             Ok(()) => serve(plan, &mut front).await,
             Err(error) => Err(error),
         };
@@ -209,6 +209,13 @@ fn notify(state: NotifyState<'_>) {
     }
 }
 
+/// Where a mount runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Running {
+    Foreground,
+    Background,
+}
+
 /// Where the log of a mount goes.
 #[derive(Debug, PartialEq, Eq)]
 enum LogPlace<'a> {
@@ -219,17 +226,17 @@ enum LogPlace<'a> {
 }
 
 /// A file that was asked for comes first; else standard error in the foreground, the journal in the background.
-fn log_place(background: bool, file: Option<&Path>, has_journal: bool) -> LogPlace<'_> {
-    match (file, background, has_journal) {
+fn log_place(running: Running, file: Option<&Path>, has_journal: bool) -> LogPlace<'_> {
+    match (file, running, has_journal) {
         (Some(path), _, _) => LogPlace::File(path),
-        (None, false, _) => LogPlace::Stderr,
-        (None, true, true) => LogPlace::Journal,
-        (None, true, false) => LogPlace::Nowhere,
+        (None, Running::Foreground, _) => LogPlace::Stderr,
+        (None, Running::Background, true) => LogPlace::Journal,
+        (None, Running::Background, false) => LogPlace::Nowhere,
     }
 }
 
-fn init_log(plan: &Plan, background: bool, stderr: impl FnOnce() -> BoxMakeWriter) -> Result<(), CliError> {
-    let place = log_place(background, plan.settings.log_file.as_deref(), log::has_journal());
+fn init_log(plan: &Plan, running: Running, stderr: impl FnOnce() -> BoxMakeWriter) -> Result<(), CliError> {
+    let place = log_place(running, plan.settings.log_file.as_deref(), log::has_journal());
     let (name, destination) = match place {
         LogPlace::Stderr => ("standard error".to_owned(), Ok(Destination::Lines(stderr()))),
         LogPlace::Journal => ("the journal".to_owned(), Ok(Destination::Journal)),
@@ -250,14 +257,14 @@ mod tests {
     #[test]
     fn a_log_file_that_was_asked_for_is_used_wherever_the_mount_runs() {
         let file = Path::new("/var/log/x");
-        for background in [false, true] {
+        for running in [Running::Foreground, Running::Background] {
             for has_journal in [false, true] {
-                assert_eq!(log_place(background, Some(file), has_journal), LogPlace::File(file));
+                assert_eq!(log_place(running, Some(file), has_journal), LogPlace::File(file));
             }
         }
-        assert_eq!(log_place(false, None, true), LogPlace::Stderr);
-        assert_eq!(log_place(true, None, true), LogPlace::Journal);
-        assert_eq!(log_place(true, None, false), LogPlace::Nowhere);
+        assert_eq!(log_place(Running::Foreground, None, true), LogPlace::Stderr);
+        assert_eq!(log_place(Running::Background, None, true), LogPlace::Journal);
+        assert_eq!(log_place(Running::Background, None, false), LogPlace::Nowhere);
     }
 
     #[test]

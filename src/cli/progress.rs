@@ -15,6 +15,9 @@ pub(super) const REFRESH: Duration = Duration::from_millis(200);
 /// How often a line is written where there is no spinner.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Over less time than this a rate is an accident.
+const SHORTEST_RATED: Duration = Duration::from_millis(100);
+
 /// Counts what is listed.
 #[derive(Debug, Default)]
 pub(super) struct Counter {
@@ -124,17 +127,14 @@ fn is_due(next: &mut Duration, elapsed: Duration) -> bool {
     due
 }
 
-/// `listed 12,345 objects in 3.2 s (3,857/s)`.
+/// `listed 12,345 objects in 3.2 s (3,857/s)`; without a rate when the time is too short to give one.
 fn line(objects: u64, elapsed: Duration) -> String {
-    // In milliseconds, so that a rate needs no fraction; a listing that took less has no rate worth showing.
+    let listed = format!("listed {} objects in {:.1} s", with_thousands(objects), elapsed.as_secs_f64());
+    if elapsed < SHORTEST_RATED {
+        return listed;
+    }
     let millis = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX).max(1);
-    let per_second = objects.saturating_mul(1000) / millis;
-    format!(
-        "listed {} objects in {:.1} s ({}/s)",
-        with_thousands(objects),
-        elapsed.as_secs_f64(),
-        with_thousands(per_second)
-    )
+    format!("{listed} ({}/s)", with_thousands(objects.saturating_mul(1000) / millis))
 }
 
 fn with_thousands(number: u64) -> String {
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_line_says_how_many_how_long_and_how_fast() {
         assert_eq!(line(12_345, Duration::from_millis(3200)), "listed 12,345 objects in 3.2 s (3,857/s)");
-        assert_eq!(line(0, Duration::ZERO), "listed 0 objects in 0.0 s (0/s)");
+        assert_eq!(line(0, Duration::ZERO), "listed 0 objects in 0.0 s");
     }
 
     #[test]

@@ -21,3 +21,20 @@ pub enum UnmountError {
 pub fn unmount(path: &Path, _mode: UnmountMode) -> Result<(), UnmountError> {
     Err(UnmountError::NotMounted(path.into()))
 }
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    #[error("mount point {0:?} does not exist")]
+    Missing(PathBuf),
+    #[error("no /dev/fuse")]
+    NoDevice,
+    #[error("denied {0}")]
+    DeviceDenied(std::io::Error),
+    #[error("no helper")]
+    NoHelper,
+    #[error("allow other")]
+    AllowOther,
+    #[error("list {0}")]
+    MountTable(std::io::Error),
+    #[error("stale {0}")]
+    Stale(UnmountError),
+}

@@ -3,6 +3,14 @@
 use crate::model::{NodeId, ObjectKey, ObjectVersion, UnixMillis};
 use std::ops::ControlFlow;
 pub mod listing {
+    #[derive(Debug, thiserror::Error)]
+    pub enum ListingError {
+        #[error("cannot list \"{prefix}\": {source}")]
+        Store { prefix: crate::model::ObjectKey, source: crate::store::StoreError },
+        #[error("no progress")]
+        NoProgress,
+    }
+
     pub trait ListingProgress: Send + Sync {
         fn page(&self, objects_so_far: u64, requests_so_far: u64);
     }

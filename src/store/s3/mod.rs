@@ -32,3 +32,6 @@ pub struct S3Config {
     pub ca_bundle: Option<PathBuf>,
     pub timeouts: Timeouts,
 }
+#[derive(Debug, thiserror::Error)]
+#[error("config")]
+pub struct S3ConfigError;
