@@ -249,12 +249,24 @@ struct Run<'a> {
     attempts: u32,
     failures_in_a_row: u32,
     filled_at_last_failure: u64,
+    /// Why the last attempt failed: what the last error says when its own only says that time is up.
+    last_error: Option<StoreError>,
 }
 
 impl<'a> Run<'a> {
     fn start(store: &'a RetryStore, verb: &'static str, key: &'a ObjectKey, progress: &'a Progress) -> Self {
         let started = store.clock.now();
-        Run { store, verb, key, progress, started, attempts: 1, failures_in_a_row: 0, filled_at_last_failure: 0 }
+        Run {
+            store,
+            verb,
+            key,
+            progress,
+            started,
+            attempts: 1,
+            failures_in_a_row: 0,
+            filled_at_last_failure: 0,
+            last_error: None,
+        }
     }
 
     fn elapsed(&self) -> Duration {
@@ -274,7 +286,9 @@ impl<'a> Run<'a> {
                 Either::Right(((), unfinished)) => answer = unfinished,
             }
             if self.remaining().is_zero() {
-                let message = format!("nothing came for {:.0} s", self.store.config.deadline.as_secs_f64());
+                let seconds = self.store.config.deadline.as_secs_f64();
+                let before = self.last_error.as_ref().map_or(String::new(), |error| format!(" (before that: {error})"));
+                let message = format!("nothing came for {seconds:.0} s{before}");
                 return Err(StoreError::new(StoreErrorKind::Unavailable, self.verb, self.key, message));
             }
         }
@@ -307,6 +321,7 @@ impl<'a> Run<'a> {
         self.store.clock.sleep(wait).await;
         self.store.counters.retries[RetryReason::of(error.kind()) as usize].fetch_add(1, Ordering::Relaxed);
         self.attempts += 1;
+        self.last_error = Some(error);
         Ok(())
     }
 
@@ -520,6 +535,10 @@ mod tests {
         assert_eq!(*result.unwrap_err().kind(), StoreErrorKind::Unavailable);
         assert!(bytes.is_empty());
         assert_eq!((world.clock.elapsed(), world.faulty.stalled()), (Duration::from_secs(600), 0));
+        let mut first = true;
+        world.faulty.set_script(move |_| Some(if std::mem::take(&mut first) { UNAVAILABLE } else { STALL }));
+        let error = world.list().await.unwrap_err().to_string();
+        assert!(error.contains("nothing came for 300 s (before that: list \"\": scripted fault)"), "{error}");
     }
 
     #[tokio::test]
