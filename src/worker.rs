@@ -8,23 +8,24 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::fuse::{FuseConfig, KernelNotifier, PendingNotifications, Session};
+use crate::fuse::{FuseConfig, KernelNotifier, MAX_REQUEST_BYTES, PendingNotifications, Session};
 use crate::handoff::{
-    AnswerError, MountError, MountOptions, Mounted, Mountpoint, ReadAheadError, UnmountError, UnmountMode, answers, mount,
+    AnswerError, DeviceNumber, MountError, MountOptions, Mounted, Mountpoint, UnmountError, UnmountMode, answers, mount,
     prepare, set_read_ahead_kb,
 };
-use crate::model::{MIB, ObjectKey};
+use crate::model::{ObjectKey, UnixMillis};
 use crate::namespace::listing::{ListingConfig, ListingError, ListingProgress, list_prefix};
-use crate::namespace::{
-    BuildError, BuilderConfig, Destination, MAX_WARNINGS, Namespace, ObjectEntry, SnapshotBuilder,
-};
+use crate::namespace::{BuildError, BuilderConfig, Destination, Namespace, ObjectEntry, SnapshotBuilder};
 use crate::read::{ReadConfig, Reader};
-use crate::store::credentials::CredentialsConfig;
+use crate::store::clock::SystemClock;
+use crate::store::credentials::{CredentialsConfig, StoreCredentials, http_client};
 use crate::store::diagnose::{Diagnosis, Target, explain};
 use crate::store::retry::{RetryConfig, RetryStore};
 use crate::store::s3::{S3Config, S3ConfigError, S3Store};
@@ -102,8 +103,13 @@ pub enum VolumeError {
         diagnosis: Diagnosis,
     },
     /// The listing made no sense.
-    #[error(transparent)]
-    Listing(ListingError),
+    #[error("listing {source_name}: {error}")]
+    Listing {
+        /// What was listed.
+        source_name: String,
+        /// What went wrong.
+        error: ListingError,
+    },
     /// The prefix names an object.
     #[error("s3://{bucket}/{key} is an object, not a prefix: mount the prefix above it, or a prefix that ends in \"/\"")]
     PrefixIsObject {
@@ -132,59 +138,6 @@ pub enum VolumeError {
     Session(#[source] io::Error),
 }
 
-/// Why a volume failed, by what the user has to look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureKind {
-    /// Bucket, prefix or configuration.
-    NotFound,
-    /// Permissions or credentials.
-    Denied,
-    /// The store cannot be reached, or fails.
-    Unreachable,
-    /// The mount point.
-    Mountpoint,
-    /// FUSE on this machine.
-    Fuse,
-    /// The listing or the index.
-    Listing,
-    /// The options contradict each other or make no sense.
-    Usage,
-}
-
-impl VolumeError {
-    /// What the user has to look at.
-    #[must_use]
-    pub fn kind(&self) -> FailureKind {
-        match self {
-            VolumeError::Config(_) => FailureKind::Usage,
-            VolumeError::Store { error, .. } => store_failure(error.kind()),
-            VolumeError::PrefixIsObject { .. } | VolumeError::Empty(_) => FailureKind::NotFound,
-            VolumeError::Listing(_) | VolumeError::Snapshot(_) => FailureKind::Listing,
-            VolumeError::Mount(error) => mount_failure(error),
-            VolumeError::Answer(_) | VolumeError::Unmount(_) => FailureKind::Mountpoint,
-            VolumeError::Session(_) => FailureKind::Fuse,
-        }
-    }
-}
-
-fn store_failure(kind: &StoreErrorKind) -> FailureKind {
-    use StoreErrorKind as K;
-    match kind {
-        K::NotFound | K::NoSuchBucket | K::WrongRegion(_) | K::Changed => FailureKind::NotFound,
-        K::AccessDenied | K::Archived | K::Credentials | K::ExpiredCredentials | K::ClockSkew(_) => FailureKind::Denied,
-        K::Throttled(_) | K::Unavailable | K::Interrupted | K::BadResponse | K::InvalidRequest => FailureKind::Unreachable,
-    }
-}
-
-fn mount_failure(error: &MountError) -> FailureKind {
-    match error {
-        MountError::NoDevice | MountError::DeviceDenied(_) | MountError::NoHelper | MountError::AllowOther => {
-            FailureKind::Fuse
-        }
-        _ => FailureKind::Mountpoint,
-    }
-}
-
 /// A mounted volume.
 #[derive(Debug)]
 pub struct Volume {
@@ -210,9 +163,12 @@ impl Drop for AbortOnDrop {
 /// # Errors
 /// The configuration makes no sense.
 pub fn open_store(config: &StoreConfig) -> Result<Arc<dyn ObjectStore>, VolumeError> {
-    let store = S3Store::new(config.s3.clone(), credentials_of(config)?)?;
+    let clock = Arc::new(SystemClock);
+    let http = http_client().map_err(|error| S3ConfigError::Tls(error.to_string()))?;
+    let credentials = StoreCredentials::new(&config.credentials, clock.clone(), SmallRng::from_os_rng(), &http);
+    let store = S3Store::new(config.s3.clone(), Arc::new(credentials))?;
     tracing::info!(store = %store.describe(), "store");
-    Ok(Arc::new(RetryStore::new(Arc::new(store), config.retry.clone())))
+    Ok(Arc::new(RetryStore::new(Arc::new(store), config.retry.clone(), clock, SmallRng::from_os_rng())))
 }
 
 /// Lists the prefix and builds its namespace.
@@ -230,7 +186,7 @@ pub async fn build_namespace(
     let listing = match list_prefix(Arc::clone(&store), &config.prefix, &listing_config, progress).await {
         Ok(listing) => listing,
         Err(ListingError::Store { source, .. }) => return Err(explained(source, config).await),
-        Err(error) => return Err(VolumeError::Listing(error)),
+        Err(error) => return Err(VolumeError::Listing { source_name: config.source_name.clone(), error }),
     };
     for warning in listing.warnings() {
         tracing::warn!("listing: {warning}");
@@ -403,7 +359,7 @@ fn serve(
             let options = MountOptions {
                 source: config.source_name.clone(),
                 allow_other: config.fuse.allow_other,
-                max_read_bytes: MAX_READ_BYTES,
+                max_read_bytes: MAX_REQUEST_BYTES,
             };
             let mounted = mount(&mountpoint, &options)?;
             let device = mounted.device().try_clone_to_owned().map_err(VolumeError::Session)?;

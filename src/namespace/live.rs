@@ -15,7 +15,7 @@ use crate::namespace::directory::{self, Cursor};
 use crate::namespace::format::{FileRow, RowBody};
 use crate::namespace::node_ids::{FIRST_ENTRY_ID, FIRST_REPLACEMENT_ID, NodeIds};
 use crate::namespace::snapshot_file::DirectoryRows;
-use crate::namespace::{Damaged, DirectoryEntry, Node, NodeKind, ObjectRef, Snapshot, Statistics};
+use crate::namespace::{Damaged, DirectoryEntry, Node, NodeKind, ObjectRef, Snapshot, Statistics, Warning};
 
 /// Cookie of `.`, the first entry of every directory.
 const COOKIE_SELF: u64 = 1;
@@ -134,6 +134,20 @@ impl Namespace {
         let Some(row) = self.row_of(id) else { return (id == NodeId::ROOT).then_some(id) };
         let parent = self.noted(self.snapshot.directory_of_row(row))?;
         Some(self.directory_id(&parent))
+    }
+
+    /// The name of a node in its directory; `None` for the root and for strange ids.
+    #[must_use]
+    pub fn name_of(&self, id: NodeId) -> Option<Vec<u8>> {
+        let mut cursor = self.noted(Cursor::before(&self.snapshot, self.row_of(id)?))?;
+        self.noted(cursor.next())?;
+        Some(cursor.name().to_vec())
+    }
+
+    /// What about the listing a person should hear, when it was built just now.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        self.snapshot.warnings()
     }
 
     /// The full key of a node; a directory's ends in `/`, unless it is the root of a whole bucket, which is empty.

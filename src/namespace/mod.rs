@@ -10,6 +10,7 @@
 mod builder;
 mod directory;
 mod format;
+pub mod listing;
 mod live;
 mod node_ids;
 mod pending;

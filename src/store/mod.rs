@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod conformance;
 pub mod credentials;
+pub mod diagnose;
 mod error;
 pub mod faulty;
 pub mod memory;
@@ -73,6 +74,14 @@ pub struct ListedObject {
     pub modified: UnixMillis,
     /// Entity tag, when the store lists one.
     pub etag: Option<ETag>,
+}
+
+impl ListedObject {
+    /// The version that was listed.
+    #[must_use]
+    pub fn version(&self) -> ObjectVersion {
+        ObjectVersion { etag: self.etag.clone(), size_bytes: self.size_bytes }
+    }
 }
 
 /// A question for bytes of one object version.
