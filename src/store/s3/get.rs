@@ -146,12 +146,15 @@ fn check_range(response: &Response, request: &GetRequest) -> Result<(), (Kind, S
         None => (Kind::Changed, format!("the object has {total} bytes now, not {size_bytes}")),
     };
     let is_whole = range.start == 0 && range.end == size_bytes;
-    match response.status() {
-        StatusCode::PARTIAL_CONTENT => {
-            let text = response.headers().get(CONTENT_RANGE).and_then(header_text);
-            let Some((answered, total)) = text.as_deref().and_then(parse_content_range) else {
-                let shown = text.unwrap_or_else(|| "nothing".to_owned());
-                return Err((Kind::BadResponse, format!("the answer does not say which bytes it holds, but {shown}")));
+    let named = response.headers().get(CONTENT_RANGE).and_then(header_text);
+    match (response.status(), named) {
+        // rclone's server says 200 to ranges, too, but names the range and sends that.
+        (StatusCode::PARTIAL_CONTENT | StatusCode::OK, Some(named)) => {
+            let Some((answered, total)) = parse_content_range(&named) else {
+                return Err((
+                    Kind::BadResponse,
+                    format!("the answer does not say which bytes it holds, but \"{named}\""),
+                ));
             };
             if let Some(total) = total.filter(|total| *total != size_bytes) {
                 return Err(wrong_size(total));
@@ -160,11 +163,16 @@ fn check_range(response: &Response, request: &GetRequest) -> Result<(), (Kind, S
                 return Err((Kind::BadResponse, format!("asked for bytes {range}, the answer holds {answered}")));
             }
         }
-        StatusCode::OK if is_whole => {}
-        StatusCode::OK => {
+        (StatusCode::OK, None) if is_whole => {}
+        (StatusCode::OK, None) => {
             return Err((Kind::BadResponse, format!("asked for bytes {range}, the answer is the whole object")));
         }
-        status => return Err((Kind::BadResponse, format!("the store answers a GET with HTTP {}", status.as_u16()))),
+        (StatusCode::PARTIAL_CONTENT, None) => {
+            return Err((Kind::BadResponse, "the answer does not say which bytes it holds".to_owned()));
+        }
+        (status, _) => {
+            return Err((Kind::BadResponse, format!("the store answers a GET with HTTP {}", status.as_u16())));
+        }
     }
     match content_length(response.headers()) {
         Some(length) if length != range.len() && is_whole => Err(wrong_size(length)),

@@ -93,6 +93,8 @@ async fn an_answer_of_other_bytes_reaches_no_sink() {
     let other_tag = |answer: Answer| answer.header("last-modified", DATE);
     for (name, answer, kind) in [
         ("the whole object for a range", whole("hello"), Kind::BadResponse),
+        ("another range under 200", whole("hel").header("content-range", "bytes 0-2/5"), Kind::BadResponse),
+        ("a range named wrongly", part("ell", "bytes one to three"), Kind::BadResponse),
         ("another range", part("hel", "bytes 0-2/5"), Kind::BadResponse),
         ("a range of another length", part("el", "bytes 1-2/5"), Kind::BadResponse),
         ("a range of an object of another size", part("ell", "bytes 1-3/6"), Kind::BadResponse),
@@ -116,6 +118,14 @@ async fn an_answer_of_other_bytes_reaches_no_sink() {
         assert_eq!((result.unwrap_err().kind(), bytes.len()), (&kind, 0), "{name}");
         assert_eq!(server.seen().len(), 2, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_range_that_is_named_is_taken_under_200_too() {
+    let server = Server::start([whole("ell").header("content-range", "bytes 1-3/5")]).await;
+    let (result, bytes) = fetch(&store(&server), &get("a", (1, 4), 5, Some(TAG))).await;
+    result.unwrap();
+    assert_eq!(bytes, b"ell");
 }
 
 #[tokio::test]
