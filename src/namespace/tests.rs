@@ -696,21 +696,33 @@ fn an_imagenet_like_object_takes_at_most_48_bytes() {
     assert!(image_bytes <= 48 * objects, "{} bytes an object", image_bytes as f64 / objects as f64);
 }
 
-#[test]
-fn an_object_named_by_its_sha256_takes_at_most_100_bytes_even_in_a_directory_of_its_own() {
-    for nested in [false, true] {
-        let mut builder = Listing::new("").builder(Destination::Memory);
-        let hex = |seed: u64| (0..4).map(|part| format!("{:016x}", mixed(seed * 4 + part))).collect::<String>();
-        let mut names: Vec<_> = (0..50_000).map(hex).collect();
-        names.sort();
-        for (index, name) in (0..).zip(&names) {
-            let key = if nested { format!("{}/{name}", &name[..8]) } else { name.clone() };
-            push_image(&mut builder, key.as_bytes(), index);
-        }
-        let Statistics { objects, image_bytes, .. } = builder.finish().unwrap().statistics();
-        let limit = if nested { 145 } else { 100 };
-        assert!(image_bytes <= limit * objects, "{} bytes an object", image_bytes as f64 / objects as f64);
+/// Bytes of the image for each of 50,000 objects, whose keys are made from names of 64 hex digits.
+fn bytes_per_sha256_object(key_of: impl Fn(&str) -> String) -> f64 {
+    let mut builder = Listing::new("").builder(Destination::Memory);
+    let hex = |seed: u64| (0..4).map(|part| format!("{:016x}", mixed(seed * 4 + part))).collect::<String>();
+    let mut names: Vec<_> = (0..50_000).map(hex).collect();
+    names.sort();
+    for (index, name) in (0..).zip(&names) {
+        push_image(&mut builder, key_of(name).as_bytes(), index);
     }
+    let Statistics { objects, image_bytes, .. } = builder.finish().unwrap().statistics();
+    assert_eq!(objects, 50_000);
+    image_bytes as f64 / objects as f64
+}
+
+#[test]
+fn an_object_named_by_its_sha256_takes_at_most_100_bytes() {
+    let flat = bytes_per_sha256_object(str::to_owned);
+    assert!(flat <= 100.0, "{flat} bytes an object");
+    let fanned_out = bytes_per_sha256_object(|name| format!("{}/{name}", &name[..2]));
+    assert!(fanned_out <= 100.0, "{fanned_out} bytes an object");
+}
+
+#[test]
+fn a_directory_for_each_object_adds_at_most_40_bytes() {
+    let flat = bytes_per_sha256_object(str::to_owned);
+    let alone = bytes_per_sha256_object(|name| format!("{}/{name}", &name[..8]));
+    assert!(alone <= flat + 40.0, "{alone} bytes an object, {flat} in one directory");
 }
 
 #[test]
