@@ -11,6 +11,7 @@
 mod device;
 mod error;
 mod fusermount;
+mod inherited;
 mod mount_table;
 mod mountpoint;
 mod probe;
@@ -23,6 +24,7 @@ mod tests;
 
 pub use device::{MountIdentity, MountOptions, Mounted, mount};
 pub use error::{AnswerError, MountError, ReadAheadError, UnmountError};
+pub use inherited::inherited_device;
 pub use mount_table::{DeviceNumber, MountEntry, MountTable};
 pub use mountpoint::{Mountpoint, MountpointNote, prepare};
 pub use probe::answers;
