@@ -12,7 +12,7 @@ use image::{ExtendedColorType, ImageError};
 use super::pictures::{KINDS, Textures, paint};
 
 /// The most that a demo holds in memory: about 2.3 GB.
-pub const MAX_IMAGES: u32 = 20_000;
+pub(super) const MAX_IMAGES: u32 = 20_000;
 
 /// With the pictures' grain this gives the sizes of photographs on the web.
 const JPEG_QUALITY: u8 = 95;
@@ -28,7 +28,7 @@ pub(super) struct Image {
 
 /// Why there is no data set.
 #[derive(Debug, thiserror::Error)]
-pub enum DatasetError {
+pub(super) enum DatasetError {
     /// None, or more than memory should take.
     #[error(
         "{0} images cannot be made: the data set is held in memory, so give --images a number from 1 to {MAX_IMAGES}"
