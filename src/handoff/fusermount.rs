@@ -4,7 +4,6 @@
 //! and sends the descriptor through the socket (SCM_RIGHTS). The socket is handed over as the helper's standard input: a
 //! descriptor that is inherited by no other program started at the same moment, and needs no code between fork and exec.
 
-use std::ffi::OsStr;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -145,7 +144,7 @@ pub(crate) fn escaped(text: &str) -> String {
 /// True when the helper is installed where [`mount`] looks for it.
 #[cfg(test)]
 pub(crate) fn is_installed() -> bool {
-    PROGRAMS.iter().any(|program| Command::new(OsStr::new(program)).arg("-V").output().is_ok())
+    PROGRAMS.iter().any(|program| Command::new(program).arg("-V").output().is_ok())
 }
 
 #[cfg(test)]

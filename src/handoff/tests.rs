@@ -212,7 +212,7 @@ mod real_mounts {
         answers(&place.path(), device, DEADLINE).unwrap();
         let _identity = served.mounted.release();
         served.server.join().unwrap();
-        rustix::fs::stat(&place.path()).expect("a plain stat is answered by the kernel");
+        rustix::fs::stat(place.path()).expect("a plain stat is answered by the kernel");
         assert!(matches!(answers(&place.path(), device, DEADLINE), Err(AnswerError::Dead(_))));
         let notes = prepare(&place.path(), DEADLINE).unwrap().notes().to_vec();
         assert!(matches!(notes[..], [MountpointNote::StaleMountRemoved { .. }]), "{notes:?}");
