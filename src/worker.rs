@@ -1,1 +1,430 @@
-//! (being built)
+//! One volume from configuration to end: store -> namespace -> read -> fuse, and back in reverse.
+//!
+//! A start that fails leaves nothing behind: the mount is made last and undone by dropping it. A volume counts as started only when
+//! a stat through the mount was answered by this very mount.
+
+use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rand::SeedableRng;
+use rand::rngs::SmallRng;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::fuse::{FuseConfig, KernelNotifier, MAX_REQUEST_BYTES, PendingNotifications, Session};
+use crate::handoff::{
+    AnswerError, DeviceNumber, MountError, MountOptions, Mounted, Mountpoint, UnmountError, UnmountMode, answers, mount,
+    prepare, set_read_ahead_kb,
+};
+use crate::model::{ObjectKey, UnixMillis};
+use crate::namespace::listing::{ListingConfig, ListingError, ListingProgress, list_prefix};
+use crate::namespace::{BuildError, BuilderConfig, Destination, Namespace, ObjectEntry, SnapshotBuilder};
+use crate::read::{ReadConfig, Reader};
+use crate::store::clock::SystemClock;
+use crate::store::credentials::{CredentialsConfig, StoreCredentials, http_client};
+use crate::store::diagnose::{Diagnosis, Target, explain};
+use crate::store::retry::{RetryConfig, RetryStore};
+use crate::store::s3::{S3Config, S3ConfigError, S3Store};
+use crate::store::{ListRequest, ObjectStore, StoreError};
+
+/// Longest wait for an answer from a mount point: a healthy one takes microseconds, a loaded machine seconds.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How often memory that is no longer needed is looked for.
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long an unmounted session may take to end; readers that are still inside keep it alive, and are not waited for.
+const SESSION_END: Duration = Duration::from_secs(1);
+
+/// What to mount and how.
+#[derive(Debug, Clone)]
+pub struct VolumeConfig {
+    /// The bucket.
+    pub store: StoreConfig,
+    /// What of it: empty, or ending in `/`.
+    pub prefix: ObjectKey,
+    /// How names are found.
+    pub namespace: NamespaceConfig,
+    /// How bytes are read.
+    pub read: ReadConfig,
+    /// How the mount looks.
+    pub fuse: FuseConfig,
+    /// What mount tables show, as `s3://bucket/prefix`.
+    pub source_name: String,
+}
+
+/// How to reach a bucket.
+#[derive(Debug, Clone)]
+pub struct StoreConfig {
+    /// Endpoint, bucket, region, dialect.
+    pub s3: S3Config,
+    /// Where credentials come from.
+    pub credentials: CredentialsConfig,
+    /// How long and how often to try.
+    pub retry: RetryConfig,
+}
+
+/// How names are found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceConfig {
+    /// LIST requests under way at most.
+    pub list_concurrency: usize,
+    /// Shows an object hidden by a directory of its name under its name with this suffix.
+    pub show_shadowed: Option<String>,
+    /// Refuse to mount a prefix without objects.
+    pub require_nonempty: bool,
+}
+
+/// Where to mount.
+#[derive(Debug)]
+pub enum MountTarget {
+    /// A directory.
+    Path(PathBuf),
+    /// A FUSE device that somebody else has mounted.
+    Device(OwnedFd),
+}
+
+/// Why a volume did not start or did not stop in order.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// The store's configuration makes no sense.
+    #[error(transparent)]
+    Config(#[from] S3ConfigError),
+    /// The store refused or could not be reached.
+    #[error("{}: {}", .diagnosis.problem, .diagnosis.advice)]
+    Store {
+        /// What the store answered.
+        error: StoreError,
+        /// What that means, and what to do.
+        diagnosis: Diagnosis,
+    },
+    /// The listing made no sense.
+    #[error("listing {source_name}: {error}")]
+    Listing {
+        /// What was listed.
+        source_name: String,
+        /// What went wrong.
+        error: ListingError,
+    },
+    /// The prefix names an object.
+    #[error("s3://{bucket}/{key} is an object, not a prefix: mount the prefix above it, or a prefix that ends in \"/\"")]
+    PrefixIsObject {
+        /// The bucket.
+        bucket: String,
+        /// The object.
+        key: ObjectKey,
+    },
+    /// There is nothing under the prefix, and that was to be refused.
+    #[error("{0} holds no objects: check the prefix, or mount without --require-nonempty")]
+    Empty(String),
+    /// The snapshot could not be built.
+    #[error("building the index failed: {0}")]
+    Snapshot(#[from] BuildError),
+    /// The mount could not be made.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// The mount was made and does not answer.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// The mount could not be taken back.
+    #[error(transparent)]
+    Unmount(#[from] UnmountError),
+    /// The conversation with the kernel failed.
+    #[error("serving the FUSE device failed: {0}")]
+    Session(#[source] io::Error),
+}
+
+/// A mounted volume.
+#[derive(Debug)]
+pub struct Volume {
+    mounted: Option<Mounted>,
+    session_end: oneshot::Receiver<io::Result<()>>,
+    maintenance: AbortOnDrop,
+    namespace: Arc<Namespace>,
+    reader: Reader,
+}
+
+/// A task that ends with its owner.
+#[derive(Debug)]
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The store that `config` describes, with retries.
+///
+/// # Errors
+/// The configuration makes no sense.
+pub fn open_store(config: &StoreConfig) -> Result<Arc<dyn ObjectStore>, VolumeError> {
+    let clock = Arc::new(SystemClock);
+    let http = http_client().map_err(|error| S3ConfigError::Tls(error.to_string()))?;
+    let credentials = StoreCredentials::new(&config.credentials, clock.clone(), SmallRng::from_os_rng(), &http);
+    let store = S3Store::new(config.s3.clone(), Arc::new(credentials))?;
+    tracing::info!(store = %store.describe(), "store");
+    Ok(Arc::new(RetryStore::new(Arc::new(store), config.retry.clone(), clock, SmallRng::from_os_rng())))
+}
+
+/// Lists the prefix and builds its namespace.
+///
+/// # Errors
+/// The store refuses, the prefix is an object, or nothing is there and `require_nonempty` is set.
+pub async fn build_namespace(
+    store: Arc<dyn ObjectStore>,
+    config: &VolumeConfig,
+    progress: &dyn ListingProgress,
+) -> Result<Namespace, VolumeError> {
+    let listed_at = UnixMillis::from(SystemTime::now());
+    let listing_config =
+        ListingConfig { max_in_flight: config.namespace.list_concurrency, ..ListingConfig::default() };
+    let listing = match list_prefix(Arc::clone(&store), &config.prefix, &listing_config, progress).await {
+        Ok(listing) => listing,
+        Err(ListingError::Store { source, .. }) => return Err(explained(source, config).await),
+        Err(error) => return Err(VolumeError::Listing { source_name: config.source_name.clone(), error }),
+    };
+    for warning in listing.warnings() {
+        tracing::warn!("listing: {warning}");
+    }
+    if listing.objects() == 0 {
+        refuse_or_warn_empty(&*store, config).await?;
+    }
+    let builder_config = BuilderConfig {
+        destination: Destination::Memory,
+        listed_at,
+        show_shadowed: config.namespace.show_shadowed.clone(),
+    };
+    let prefix = config.prefix.clone();
+    let built = tokio::task::spawn_blocking(move || {
+        let mut builder = SnapshotBuilder::new(&prefix, builder_config)?;
+        listing.for_each(&mut |entry: ObjectEntry<'_>| builder.push(entry))?;
+        builder.finish()
+    });
+    let snapshot = built.await.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))?;
+    let namespace = Namespace::new(snapshot);
+    report(&namespace, &config.source_name);
+    Ok(namespace)
+}
+
+async fn explained(error: StoreError, config: &VolumeConfig) -> VolumeError {
+    let s3 = &config.store.s3;
+    let target = Target {
+        bucket: s3.bucket.clone(),
+        prefix: config.prefix.clone(),
+        endpoint: s3.endpoint.clone(),
+        region: s3.region.clone(),
+    };
+    let diagnosis = explain(&error, &target).await;
+    VolumeError::Store { error, diagnosis }
+}
+
+/// An empty prefix mounts empty with a warning, unless it was to be refused or is an object's key.
+async fn refuse_or_warn_empty(store: &dyn ObjectStore, config: &VolumeConfig) -> Result<(), VolumeError> {
+    let bytes = config.prefix.as_bytes();
+    let key = ObjectKey::from(bytes.strip_suffix(b"/").unwrap_or(bytes));
+    if !key.is_empty() {
+        let request = ListRequest { prefix: key.clone(), max_keys: Some(1), ..ListRequest::default() };
+        match store.list(&request).await {
+            Ok(page) if page.objects.iter().any(|object| object.key == key) => {
+                return Err(VolumeError::PrefixIsObject { bucket: config.store.s3.bucket.clone(), key });
+            }
+            Ok(_) => {}
+            Err(error) => return Err(explained(error, config).await),
+        }
+    }
+    if config.namespace.require_nonempty {
+        return Err(VolumeError::Empty(config.source_name.clone()));
+    }
+    tracing::warn!("{} holds no objects: the mount is empty", config.source_name);
+    Ok(())
+}
+
+/// Says what was listed, and what of it is not shown.
+fn report(namespace: &Namespace, source_name: &str) {
+    let statistics = namespace.statistics();
+    tracing::info!(
+        objects = statistics.objects,
+        directories = statistics.directories,
+        bytes = statistics.total_bytes,
+        index_bytes = statistics.image_bytes,
+        "indexed {source_name}"
+    );
+    for warning in namespace.warnings() {
+        tracing::warn!("{warning}");
+    }
+}
+
+impl Volume {
+    /// Lists, mounts and serves a volume.
+    ///
+    /// # Errors
+    /// What stood in the way; nothing is left mounted.
+    pub async fn start(
+        config: VolumeConfig,
+        target: MountTarget,
+        progress: Arc<dyn ListingProgress>,
+    ) -> Result<Self, VolumeError> {
+        // What can be seen to fail without the store fails first.
+        let place = match target {
+            MountTarget::Path(path) => Place::Mountpoint(blocking(move || prepare(&path, ANSWER_DEADLINE)).await?),
+            MountTarget::Device(device) => Place::Device(device),
+        };
+        let store = open_store(&config.store)?;
+        let namespace = Arc::new(build_namespace(Arc::clone(&store), &config, &*progress).await?);
+        let (notifier, notifications) = KernelNotifier::new();
+        let reader = Reader::new(
+            store,
+            Arc::clone(&namespace),
+            &config.read,
+            Handle::current(),
+            Box::new(move |change| notifier.name_changed(change)),
+        );
+        let serving = Serving { namespace: Arc::clone(&namespace), reader: reader.clone(), notifications };
+        let runtime = Handle::current();
+        let (mounted, session) = blocking(move || serve(place, &config, serving, runtime)).await?;
+        Ok(Volume {
+            mounted,
+            session_end: end_of(session)?,
+            maintenance: AbortOnDrop(tokio::spawn(maintain(reader.clone()))),
+            namespace,
+            reader,
+        })
+    }
+
+    /// The names of the volume.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// The reader of the volume.
+    #[must_use]
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Serves until `shutdown` resolves or somebody unmounts, then takes the mount back.
+    ///
+    /// Readers that are still inside are not waited for: the mount is detached lazily then.
+    ///
+    /// # Errors
+    /// The session broke off, or the mount cannot be taken back.
+    pub async fn wait(mut self, shutdown: impl Future<Output = ()>) -> Result<(), VolumeError> {
+        tokio::select! {
+            ended = &mut self.session_end => return session_result(ended),
+            () = shutdown => {}
+        }
+        if let Some(mounted) = self.mounted.take() {
+            blocking(move || take_back(mounted)).await?;
+            if let Ok(ended) = tokio::time::timeout(SESSION_END, &mut self.session_end).await {
+                return session_result(ended);
+            }
+        }
+        drop(self.maintenance);
+        Ok(())
+    }
+}
+
+/// Where to serve, once it is known to be usable.
+enum Place {
+    Mountpoint(Mountpoint),
+    Device(OwnedFd),
+}
+
+/// What a session serves.
+struct Serving {
+    namespace: Arc<Namespace>,
+    reader: Reader,
+    notifications: PendingNotifications,
+}
+
+/// Mounts, answers the kernel, and makes sure that it works. Blocks.
+fn serve(
+    place: Place,
+    config: &VolumeConfig,
+    serving: Serving,
+    runtime: Handle,
+) -> Result<(Option<Mounted>, Session), VolumeError> {
+    let (mounted, device) = match place {
+        Place::Device(device) => (None, device),
+        Place::Mountpoint(mountpoint) => {
+            for note in mountpoint.notes() {
+                tracing::warn!("{note}");
+            }
+            let options = MountOptions {
+                source: config.source_name.clone(),
+                allow_other: config.fuse.allow_other,
+                max_read_bytes: MAX_REQUEST_BYTES,
+            };
+            let mounted = mount(&mountpoint, &options)?;
+            let device = mounted.device().try_clone_to_owned().map_err(VolumeError::Session)?;
+            (Some(mounted), device)
+        }
+    };
+    let Serving { namespace, reader, notifications } = serving;
+    let session = Session::start(device, &config.fuse, namespace, reader, notifications, runtime)
+        .map_err(VolumeError::Session)?;
+    if let Some(mounted) = &mounted {
+        let identity = mounted.identity();
+        raise_read_ahead(identity.device, config.fuse.read_ahead_kb);
+        answers(&identity.mountpoint, identity.device, ANSWER_DEADLINE)?;
+    }
+    Ok((mounted, session))
+}
+
+/// Not being permitted costs speed, not correctness: a hint in the log.
+fn raise_read_ahead(device: DeviceNumber, read_ahead_kb: u32) {
+    if let Err(error) = set_read_ahead_kb(device, read_ahead_kb) {
+        tracing::info!("{error}");
+    }
+}
+
+/// Takes the mount out of the tree, at once when nobody is inside, else lazily.
+fn take_back(mounted: Mounted) -> Result<(), UnmountError> {
+    match mounted.unmount(UnmountMode::Orderly) {
+        Err(UnmountError::Busy { .. }) => {
+            tracing::info!("files are open: the mount is detached and ends with its last reader");
+            mounted.unmount(UnmountMode::Lazy)
+        }
+        other => other,
+    }
+}
+
+/// Resolves when the kernel ends the session. Joining blocks, so a thread does it.
+fn end_of(session: Session) -> Result<oneshot::Receiver<io::Result<()>>, VolumeError> {
+    let (ended, session_end) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("fuse-session-end".into())
+        .spawn(move || {
+            let _nobody_waits = ended.send(session.join());
+        })
+        .map_err(VolumeError::Session)?;
+    Ok(session_end)
+}
+
+fn session_result(ended: Result<io::Result<()>, oneshot::error::RecvError>) -> Result<(), VolumeError> {
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(VolumeError::Session(error)),
+        Err(_) => Err(VolumeError::Session(io::Error::other("the thread that watched the session is gone"))),
+    }
+}
+
+async fn maintain(reader: Reader) {
+    let mut tick = tokio::time::interval(MAINTENANCE_INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        reader.maintain();
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
+}

@@ -4,6 +4,7 @@
 
 use fuser::Errno;
 
+use crate::namespace::ReadDirError;
 use crate::read::ReadError;
 use crate::store::StoreErrorKind;
 
@@ -13,7 +14,15 @@ pub(super) fn of_read(error: &ReadError) -> Errno {
         ReadError::IsADirectory => Errno::EISDIR,
         ReadError::UnknownNode | ReadError::Stale => Errno::ESTALE,
         ReadError::Store(error) => of_store(error.kind()),
-        ReadError::Abandoned => Errno::EIO,
+        ReadError::Snapshot(_) | ReadError::Abandoned => Errno::EIO,
+    }
+}
+
+/// What a directory that cannot be read answers.
+pub(super) fn of_read_dir(error: &ReadDirError) -> Errno {
+    match error {
+        ReadDirError::NotADirectory => Errno::ENOTDIR,
+        ReadDirError::Damaged(_) => Errno::EIO,
     }
 }
 

@@ -180,7 +180,7 @@ impl fuser::Filesystem for Filesystem {
             };
             match self.namespace.read_dir(NodeId(ino.0), offset, &mut add) {
                 Ok(()) => reply.ok(),
-                Err(_not_a_directory) => reply.error(Errno::ENOTDIR),
+                Err(error) => reply.error(errno::of_read_dir(&error)),
             }
         });
     }
@@ -201,7 +201,7 @@ impl fuser::Filesystem for Filesystem {
             };
             match self.namespace.read_dir(NodeId(ino.0), offset, &mut add) {
                 Ok(()) => reply.ok(),
-                Err(_not_a_directory) => reply.error(Errno::ENOTDIR),
+                Err(error) => reply.error(errno::of_read_dir(&error)),
             }
         });
     }

@@ -13,5 +13,5 @@ mod notify;
 mod session;
 
 pub use attributes::AttributeConfig;
-pub use notify::KernelNotifier;
-pub use session::{FuseConfig, Session};
+pub use notify::{KernelNotifier, PendingNotifications};
+pub use session::{FuseConfig, MAX_REQUEST_BYTES, Session};

@@ -16,7 +16,7 @@ use super::filesystem::Filesystem;
 use super::notify::PendingNotifications;
 
 /// Longest request: 256 pages of 4 KiB, the kernel's default limit since 4.20.
-const MAX_REQUEST_BYTES: u32 = MIB as u32;
+pub const MAX_REQUEST_BYTES: u32 = MIB as u32;
 
 /// Requests the kernel may have under way in the background (read-ahead). At fewer, hundreds of readers make it split reads
 /// into single pages once three quarters of them are taken.
@@ -74,12 +74,6 @@ impl Session {
         let session = fuser::Session::from_fd(filesystem, device, SessionACL::All, session_config)?;
         notifications.spawn(session.notifier())?;
         Ok(Session { background: session.spawn()? })
-    }
-
-    /// True once the kernel has ended the session: unmounted, or the connection aborted.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.background.guard.is_finished()
     }
 
     /// Waits for the end of the session. Blocks.

@@ -2,6 +2,8 @@
 //!
 //! Nothing here does I/O, allocates per call on a hot path, or knows another module.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 mod etag;
 mod key;
 mod range;
@@ -28,3 +30,13 @@ impl NodeId {
 /// Negative before 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct UnixMillis(pub i64);
+
+impl From<SystemTime> for UnixMillis {
+    fn from(time: SystemTime) -> Self {
+        let millis = |distance: Duration| i64::try_from(distance.as_millis()).unwrap_or(i64::MAX);
+        match time.duration_since(UNIX_EPOCH) {
+            Ok(since) => UnixMillis(millis(since)),
+            Err(before) => UnixMillis(-millis(before.duration())),
+        }
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::namespace::Damaged;
 use crate::store::StoreError;
 
 /// Why a read failed. Cheap to clone, since everybody who waits for one GET gets it.
@@ -16,6 +17,9 @@ pub enum ReadError {
     /// The object was replaced or deleted since it was listed; a new open sees what is there now.
     #[error("the object has changed since it was listed")]
     Stale,
+    /// The snapshot cannot be read.
+    #[error(transparent)]
+    Snapshot(#[from] Damaged),
     /// The store did not deliver.
     #[error(transparent)]
     Store(Arc<StoreError>),

@@ -160,6 +160,7 @@ impl Reader {
             Err(ObjectError::Stale) => return Read::Ready(Err(ReadError::Stale)),
             Err(ObjectError::NotAFile) => return Read::Ready(Err(ReadError::IsADirectory)),
             Err(ObjectError::Unknown) => return Read::Ready(Err(ReadError::UnknownNode)),
+            Err(ObjectError::Damaged(damage)) => return Read::Ready(Err(damage.into())),
         };
         Read::Pending(Box::pin(Arc::clone(&self.0).read_from_store(node, object, range)))
     }
@@ -260,9 +261,12 @@ impl Shared {
                 return;
             }
         };
-        let Some(changed) = self.namespace.replace(node, found.as_ref()) else { return };
         tracing::info!(%key, exists = found.is_some(), "object changed since it was listed");
-        (self.on_name_changed)(NameChanged { parent: changed.parent, name: changed.name });
+        // The new node is found by name, once the kernel has forgotten the old one.
+        let _new_node = self.namespace.replace(node, found.map(|object| (object.version(), object.modified)));
+        if let (Some(parent), Some(name)) = (self.namespace.parent(node), self.namespace.name_of(node)) {
+            (self.on_name_changed)(NameChanged { parent, name });
+        }
     }
 }
 

@@ -4,7 +4,15 @@
 //! conformance suite is written against). Wrappers of the same trait add behaviour: `retry` (backoff under a deadline) and
 //! `faulty` (scripted faults, for tests). Nothing here knows files, nodes or caches.
 
+pub mod clock;
+pub mod conformance;
+pub mod credentials;
+pub mod diagnose;
 mod error;
+pub mod faulty;
+pub mod memory;
+pub mod retry;
+pub mod s3;
 
 pub use error::{StoreError, StoreErrorKind};
 
@@ -26,11 +34,7 @@ pub trait ObjectStore: fmt::Debug + Send + Sync {
     ///
     /// Entity tag and length of the answer are compared with the request's version before the first byte is handed over, so
     /// bytes of another version never reach `body`. On error `body` may hold a correct prefix (see [`BodySink`]).
-    fn get<'a>(
-        &'a self,
-        request: &'a GetRequest,
-        body: &'a mut dyn BodySink,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn get<'a>(&'a self, request: &'a GetRequest, body: &'a mut dyn BodySink) -> BoxFuture<'a, Result<(), StoreError>>;
 }
 
 /// A question for one page of keys.
@@ -70,6 +74,14 @@ pub struct ListedObject {
     pub modified: UnixMillis,
     /// Entity tag, when the store lists one.
     pub etag: Option<ETag>,
+}
+
+impl ListedObject {
+    /// The version that was listed.
+    #[must_use]
+    pub fn version(&self) -> ObjectVersion {
+        ObjectVersion { etag: self.etag.clone(), size_bytes: self.size_bytes }
+    }
 }
 
 /// A question for bytes of one object version.
