@@ -221,7 +221,8 @@ fn a_dead_mount_does_not_stand_in_the_way_however_it_died() {
     // A program that is inside keeps the dead mount busy.
     let inside = File::open(dead.join("file")).unwrap();
     dead.kill();
-    let again = MountOptions::of(&origin).at(dead.path()).start_in_background();
+    let mut again = MountOptions::of(&origin).at(dead.path()).start_in_background();
+    again.expect_log("removed a dead mount");
     assert_eq!(again.names(""), ["d", "file"]);
     drop((again, inside));
     assert!(!is_mounted(dead.path()));

@@ -107,6 +107,7 @@ impl MountOptions {
         let pid = child.id();
         let mut mount = Mount::new(folder, path, Some(child), pid);
         mount.wait_until_ready(&notify);
+        mount.service_manager = Some(notify);
         mount
     }
 
@@ -240,6 +241,8 @@ pub struct Mount {
     ended: Option<ExitStatus>,
     expected: Vec<String>,
     abandoned: bool,
+    /// Where the program tells how it is, as long as it lives.
+    service_manager: Option<UnixDatagram>,
     watchdog: Option<mpsc::Sender<()>>,
 }
 
@@ -273,6 +276,7 @@ impl Mount {
             ended: None,
             expected: Vec::new(),
             abandoned: false,
+            service_manager: None,
             watchdog: Some(watchdog),
         }
     }
