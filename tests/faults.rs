@@ -83,6 +83,7 @@ fn a_body_that_always_breaks_off_is_resumed_where_it_broke() {
     let origin = TestOrigin::with([("file", bytes.clone())]);
     let mut mount = Mount::start(&origin, &[]);
     mount.expect_log("the store keeps failing");
+    origin.reset_counters();
     let fault = origin.break_gets(Fault::EarlyEnd(10_000));
     same_bytes(&mount.read("file"), &bytes, "in pieces of 10,000 bytes");
     assert_eq!(origin.conditions().fault_hits(fault), 4);
@@ -92,21 +93,41 @@ fn a_body_that_always_breaks_off_is_resumed_where_it_broke() {
 
 #[test]
 fn answers_of_another_version_are_never_used() {
-    for fault in [Fault::OtherETag, Fault::NoETag] {
-        for mode in MODES {
-            let (origin, objects) = two_objects();
-            let mut mount = MountOptions::of(&origin).args(mode).args(["--retry-deadline", "1s"]).start();
-            mount.expect_log(" WARN ");
-            origin.break_gets(fault.clone());
-            for (key, _) in &objects {
-                let error = fs::read(mount.join(key)).unwrap_err();
-                let errno = error.raw_os_error().unwrap();
-                assert!([libc::ESTALE, libc::EIO].contains(&errno), "{key} with {fault:?}, {mode:?}: {error}");
-            }
-            origin.conditions().clear_faults();
-            for (key, bytes) in &objects {
-                same_bytes(&mount.read(key), bytes, &format!("{key} after {fault:?}"));
-            }
+    for mode in MODES {
+        let (origin, objects) = two_objects();
+        origin.put("known", "known");
+        let mut mount = MountOptions::of(&origin).args(mode).args(["--retry-deadline", "1s"]).start();
+        mount.expect_log("read failed");
+        // From here on the tags of this store are known to be what it lists.
+        assert_eq!(mount.read("known"), b"known");
+        origin.break_gets(Fault::OtherETag);
+        for (key, _) in &objects {
+            let error = fs::read(mount.join(key)).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ESTALE), "{key}, {mode:?}: {error}");
+        }
+        origin.conditions().clear_faults();
+        for (key, bytes) in &objects {
+            same_bytes(&mount.read(key), bytes, &format!("{key} afterwards, {mode:?}"));
+        }
+    }
+}
+
+#[test]
+fn answers_without_a_tag_are_used_only_while_the_listing_confirms_them() {
+    for mode in MODES {
+        let (origin, objects) = two_objects();
+        let mut mount = MountOptions::of(&origin).args(mode).args(["--retry-deadline", "1s"]).start();
+        mount.expect_log("read failed");
+        origin.break_gets(Fault::NoETag);
+        origin.conditions().set_quirks([Quirk::IgnoreIfMatch]);
+        for (key, bytes) in &objects {
+            same_bytes(&mount.read(key), bytes, &format!("{key}, {mode:?}"));
+        }
+        origin.put("small", content(9, SMALL));
+        forget_pages(&File::open(mount.join("small")).unwrap());
+        match fs::read(mount.join("small")) {
+            Ok(bytes) => same_bytes(&bytes, &objects[0].1, "from memory"),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ESTALE), "{mode:?}"),
         }
     }
 }
@@ -272,29 +293,39 @@ fn sigterm_ends_the_daemon_while_every_get_stalls() {
 
 #[test]
 fn errors_do_not_use_up_anything() {
-    let origin = TestOrigin::with((0..50).map(|number| (format!("f{number:02}"), content(number, 300_000))));
-    let options = ["--retry-deadline", "1ms", "--memory-limit", "16M", "--max-gets-in-flight", "4"];
+    let origin = TestOrigin::with((0..50).map(|number| (format!("f{number:02}"), content(number, 1_300_000))));
+    let options = ["--memory-limit", "16M", "--max-gets-in-flight", "4", "--retry-deadline", "300ms"];
     for mode in MODES {
         let mut mount = MountOptions::of(&origin).args(options).args(mode).start();
         mount.expect_log(" WARN ");
-        let fault = origin.break_gets(Fault::EarlyEnd(100));
-        let (mut errors, root) = (0, mount.path().to_owned());
-        for round in 0..20 {
-            for number in 0..50 {
-                let outcome = fs::read(root.join(format!("f{number:02}")));
-                errors += usize::from(outcome.is_err());
-                if let Ok(bytes) = outcome {
-                    same_bytes(&bytes, &content(number, 300_000), &format!("round {round}"));
-                }
-            }
-        }
-        assert!(errors > 500 && origin.conditions().fault_hits(fault) > 500, "{errors}");
+        let root = mount.path().to_owned();
+        let read_all = |expect_errors: bool| {
+            let readers: Vec<_> = (0..8)
+                .map(|reader| {
+                    let root = root.clone();
+                    thread::spawn(move || {
+                        for number in (0..50).filter(|number| number % 8 == reader) {
+                            match fs::read(root.join(format!("f{number:02}"))) {
+                                Err(_) => assert!(expect_errors, "f{number:02}"),
+                                Ok(bytes) => same_bytes(&bytes, &content(number, 1_300_000), "after failures"),
+                            }
+                        }
+                    })
+                })
+                .collect();
+            within(HANG, "the readers end", || readers.into_iter().for_each(|reader| reader.join().unwrap()));
+        };
+        // Those that are tried again until the time is up, then many that are not.
+        let some = KeyPattern::Containing("f0".to_owned());
+        origin.conditions().add_fault(get_rule(Fault::EarlyEnd(100)).key(some));
+        read_all(true);
         origin.conditions().clear_faults();
-        for number in 0..50 {
-            let (path, expected) = (root.join(format!("f{number:02}")), content(number, 300_000));
-            within(HANG, "a read after many failures", move || {
-                same_bytes(&fs::read(path).unwrap(), &expected, "after")
-            });
+        let denied = origin.break_gets(Fault::Status(403, "AccessDenied"));
+        for _ in 0..30 {
+            read_all(true);
         }
+        assert!(origin.conditions().fault_hits(denied) > 1000);
+        origin.conditions().clear_faults();
+        read_all(false);
     }
 }
