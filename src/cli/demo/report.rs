@@ -169,7 +169,7 @@ mod tests {
         let latency = Duration::from_millis(30);
         let pass = |readers| Pass { name: "in order", order: Order::Sorted, readers };
         let long = announcement(&pass(1), 1000, latency);
-        assert_eq!(long, "Reading them in order, 1 reader (about 30 s: 30ms for each) ...", pass.name);
+        assert_eq!(long, "Reading them in order, 1 reader (about 30 s: 30ms for each) ...");
         assert_eq!(announcement(&pass(1), 100, latency), "Reading them in order, 1 reader ...");
         assert_eq!(announcement(&pass(16), 1000, latency), "Reading them in order, 16 readers ...");
     }
