@@ -68,9 +68,8 @@ fn lower_hex_digit(byte: u8) -> Option<u8> {
 
 impl fmt::Display for ETag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hex = |f: &mut fmt::Formatter<'_>, digest: &[u8; 16]| {
-            digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-        };
+        let hex =
+            |f: &mut fmt::Formatter<'_>, digest: &[u8; 16]| digest.iter().try_for_each(|byte| write!(f, "{byte:02x}"));
         match self {
             ETag::Digest(digest) => hex(f, digest),
             ETag::Multipart(digest, parts) => {

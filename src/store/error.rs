@@ -161,10 +161,7 @@ mod tests {
             .with_code("SlowDown")
             .with_attempts(3, Duration::from_millis(1500))
             .with_request_id("42");
-        assert_eq!(
-            error.to_string(),
-            "get \"a/b\": slow down (SlowDown), after 3 attempts in 1.5 s, request 42"
-        );
+        assert_eq!(error.to_string(), "get \"a/b\": slow down (SlowDown), after 3 attempts in 1.5 s, request 42");
     }
 
     #[test]

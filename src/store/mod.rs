@@ -26,11 +26,7 @@ pub trait ObjectStore: fmt::Debug + Send + Sync {
     ///
     /// Entity tag and length of the answer are compared with the request's version before the first byte is handed over, so
     /// bytes of another version never reach `body`. On error `body` may hold a correct prefix (see [`BodySink`]).
-    fn get<'a>(
-        &'a self,
-        request: &'a GetRequest,
-        body: &'a mut dyn BodySink,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn get<'a>(&'a self, request: &'a GetRequest, body: &'a mut dyn BodySink) -> BoxFuture<'a, Result<(), StoreError>>;
 }
 
 /// A question for one page of keys.

@@ -51,6 +51,8 @@ pub(super) struct FakeStore {
     oddities: Vec<Oddity>,
     /// Time that passes between a request and its answer.
     pub(super) latency: Option<(Duration, Arc<Clock>)>,
+    /// Answers overtake each other, in a way that this number decides.
+    pub(super) jitter: Option<u64>,
     /// Answers as long as this says so: (how many-th request, requests running now).
     pub(super) refuses: Option<fn(u64, usize) -> Option<StoreErrorKind>>,
     pub(super) requests: AtomicU64,
@@ -118,6 +120,7 @@ impl FakeStore {
             page_keys,
             oddities: Vec::new(),
             latency: None,
+            jitter: None,
             refuses: None,
             requests: AtomicU64::new(0),
             running: AtomicUsize::new(0),
@@ -255,7 +258,8 @@ pub(super) fn object(key: &ObjectKey) -> ListedObject {
 
 /// FNV-1a, mixed: the same on every run.
 pub(super) fn scatter(bytes: &[u8]) -> u64 {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash =
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     (hash ^ (hash >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (hash >> 17)
 }
 
@@ -270,6 +274,11 @@ impl ObjectStore for FakeStore {
             let running = self.running.fetch_add(1, SeqCst) + 1;
             let _running = Running(&self.running);
             self.most_running.fetch_max(running, SeqCst);
+            if let Some(seed) = self.jitter {
+                for _ in 0..scatter(&(seed ^ number).to_le_bytes()) % 7 {
+                    tokio::task::yield_now().await;
+                }
+            }
             if let Some((latency, clock)) = &self.latency {
                 clock.wait(*latency).await;
             }
@@ -299,21 +308,78 @@ pub(super) fn shapes(count: usize) -> Vec<(&'static str, Vec<String>)> {
     let base62 = |i: usize| {
         let digits = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let mut hash = scatter(&i.to_le_bytes());
-        (0..10).map(|_| { let d = digits[(hash % 62) as usize]; hash /= 62; char::from(d) }).collect::<String>()
+        (0..10)
+            .map(|_| {
+                let d = digits[(hash % 62) as usize];
+                hash /= 62;
+                char::from(d)
+            })
+            .collect::<String>()
     };
     let mut shapes = vec![
         ("padded numbers", (0..count).map(|i| format!("img_{i:07}.jpg")).collect::<Vec<_>>()),
         ("padded numbers in a folder", (0..count).map(|i| format!("train/img_{i:09}.jpg")).collect()),
         ("plain numbers", (0..count).map(|i| format!("images/{i}.png")).collect()),
         ("hashes", (0..count).map(|i| format!("objects/{}", hex(i))).collect()),
-        ("hashes in 256 folders", (0..count).map(|i| { let h = hex(i); format!("{}/{}", &h[..2], &h[2..]) }).collect()),
-        ("UUIDs", (0..count).map(|i| { let h = hex(i); format!("{}-{}-{}-{}-{}", &h[..8], &h[8..12], &h[12..16], &h[16..20], &h[20..]) }).collect()),
+        (
+            "hashes in 256 folders",
+            (0..count)
+                .map(|i| {
+                    let h = hex(i);
+                    format!("{}/{}", &h[..2], &h[2..])
+                })
+                .collect(),
+        ),
+        (
+            "UUIDs",
+            (0..count)
+                .map(|i| {
+                    let h = hex(i);
+                    format!("{}-{}-{}-{}-{}", &h[..8], &h[8..12], &h[12..16], &h[16..20], &h[20..])
+                })
+                .collect(),
+        ),
         ("base62", (0..count).map(base62).collect()),
-        ("image classes", (0..count).map(|i| { let (class, n) = image(i); format!("train/{class}/{class}_{n}.JPEG") }).collect()),
-        ("two folders", (0..count).map(|i| if i % 10 == 0 { format!("val/{i:08}.jpg") } else { format!("train/{i:08}.jpg") }).collect()),
-        ("dates", (0..count).map(|i| format!("log/2024/{:02}/{:02}/{:02}-{:02}-{:02}.json", 1 + i / 86_400 / 28, 1 + i / 86_400 % 28, i / 3600 % 24, i / 60 % 60, i % 60)).collect()),
+        (
+            "image classes",
+            (0..count)
+                .map(|i| {
+                    let (class, n) = image(i);
+                    format!("train/{class}/{class}_{n}.JPEG")
+                })
+                .collect(),
+        ),
+        (
+            "two folders",
+            (0..count)
+                .map(|i| if i % 10 == 0 { format!("val/{i:08}.jpg") } else { format!("train/{i:08}.jpg") })
+                .collect(),
+        ),
+        (
+            "dates",
+            (0..count)
+                .map(|i| {
+                    format!(
+                        "log/2024/{:02}/{:02}/{:02}-{:02}-{:02}.json",
+                        1 + i / 86_400 / 28,
+                        1 + i / 86_400 % 28,
+                        i / 3600 % 24,
+                        i / 60 % 60,
+                        i % 60
+                    )
+                })
+                .collect(),
+        ),
         ("many small folders", (0..count).map(|i| format!("case_{:06}/{}.dcm", i / 7, i % 7)).collect()),
-        ("uneven folders", (0..count).map(|i| { let h = scatter(&i.to_le_bytes()); format!("c{:02}/{:05}/{i}", (h % 40).min(h / 64 % 40).min(h / 4096 % 40), h / 77 % 200) }).collect()),
+        (
+            "uneven folders",
+            (0..count)
+                .map(|i| {
+                    let h = scatter(&i.to_le_bytes());
+                    format!("c{:02}/{:05}/{i}", (h % 40).min(h / 64 % 40).min(h / 4096 % 40), h / 77 % 200)
+                })
+                .collect(),
+        ),
     ];
     for (_, keys) in &mut shapes {
         keys.sort_unstable();
@@ -321,4 +387,3 @@ pub(super) fn shapes(count: usize) -> Vec<(&'static str, Vec<String>)> {
     }
     shapes
 }
-

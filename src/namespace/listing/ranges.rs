@@ -30,6 +30,8 @@ pub(super) enum Purpose {
     Folders { level: u8, page: u8 },
     /// To look again at what follows a range.
     Seam(usize),
+    /// To look for a key that one range has seen and the next one has not.
+    Missed,
 }
 
 /// How a listing in ranges ended.
@@ -58,6 +60,8 @@ pub(super) struct Range {
     /// The start was cut where keys are known to follow, or a page has shown some.
     pub(super) start_is_proven: bool,
     pub(super) seam_is_sound: bool,
+    /// The end is a guess of which the outcome is still to come: another one would be no better.
+    pub(super) awaits_outcome: bool,
     pub(super) empty_pages: u32,
     pub(super) sample: Sample,
     /// Keys expected to come, those of the request in flight included.
@@ -139,11 +143,21 @@ impl<'t, 'a> Ranges<'t, 'a> {
                     seams += self.check_seams(id);
                 }
                 // Folders only guide; without them the listing takes longer.
-                Purpose::Folders { level, page } => self.accept_folders(&request, answer.unwrap_or_default(), level, page),
+                Purpose::Folders { level, page } => {
+                    self.accept_folders(&request, answer.unwrap_or_default(), level, page)
+                }
                 Purpose::Seam(id) => {
                     seams -= 1;
                     let page = answer.map_err(|error| self.tally.failed(error))?;
                     if !self.seam_holds(id, &page) {
+                        return Ok(Some(ListingWarning::Unordered));
+                    }
+                }
+                Purpose::Missed => {
+                    seams -= 1;
+                    let page = answer.map_err(|error| self.tally.failed(error))?;
+                    // Unless it has been deleted meanwhile.
+                    if page.objects.iter().any(|object| object.key == request.prefix) {
                         return Ok(Some(ListingWarning::Unordered));
                     }
                 }
@@ -249,10 +263,9 @@ impl<'t, 'a> Ranges<'t, 'a> {
         self.tally.objects += stored;
         if stored > 0 && before == 0 {
             range.start_is_proven = true;
-            if let Some(previous) = range.previous {
-                self.ranges[previous].end_is_proven = true;
-            } else {
-                self.first_key = range.run.first_key().unwrap_or_default().to_vec();
+            match range.previous {
+                Some(previous) => self.settle_end(previous, true),
+                None => self.first_key = range.run.first_key().unwrap_or_default().to_vec(),
             }
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most the length of a slice")]
@@ -269,7 +282,17 @@ impl<'t, 'a> Ranges<'t, 'a> {
         if let (true, Some(previous)) = (range.run.is_empty(), range.previous) {
             // Nothing lay here: what is known of this end is now what is known of that one.
             let end_is_proven = range.end_is_proven;
-            self.ranges[previous].end_is_proven = end_is_proven;
+            self.settle_end(previous, end_is_proven);
+        }
+    }
+
+    /// The range on the right of range `id` has shown what is there.
+    fn settle_end(&mut self, id: usize, is_proven: bool) {
+        let range = &mut self.ranges[id];
+        range.end_is_proven = is_proven;
+        range.awaits_outcome = false;
+        if !range.sample.is_empty() {
+            self.estimate(id);
         }
     }
 
@@ -300,16 +323,25 @@ impl<'t, 'a> Ranges<'t, 'a> {
             return false;
         }
         let Some(follower) = self.follower(id) else { return false };
-        let is_sound = follower.as_deref() == range.beyond.as_ref().map(ObjectKey::as_bytes);
-        let request = ListRequest {
-            prefix: self.tally.prefix.clone(),
-            start_after: range.position_key(),
-            max_keys: self.tally.config.page_keys,
-            ..ListRequest::default()
+        let follower = follower.as_deref();
+        let beyond = range.beyond.as_ref();
+        let mut request = ListRequest { max_keys: self.tally.config.page_keys, ..ListRequest::default() };
+        let purpose = match beyond.filter(|beyond| follower.is_none_or(|follower| follower > beyond.as_bytes())) {
+            Some(missed) => {
+                // Asked for by name: where the range on the right starts is what is in doubt.
+                request.prefix = missed.clone();
+                Purpose::Missed
+            }
+            None => {
+                request.prefix = self.tally.prefix.clone();
+                request.start_after = range.position_key();
+                Purpose::Seam(id)
+            }
         };
+        let is_sound = follower == beyond.map(ObjectKey::as_bytes);
         self.ranges[id].seam_is_sound = true;
         if !is_sound {
-            self.requests.ask(Purpose::Seam(id), request);
+            self.requests.ask(purpose, request);
         }
         !is_sound
     }
@@ -332,9 +364,10 @@ impl<'t, 'a> Ranges<'t, 'a> {
         Some(None)
     }
 
-    /// Whether the store, asked again, confirms what was listed behind range `id`: then an object has come or gone meanwhile.
+    /// Whether the store, asked again, confirms what was listed behind range `id`: then an object has come meanwhile.
     fn seam_holds(&self, id: usize, page: &ListPage) -> bool {
-        let seen = page.objects.iter().map(|object| object.key.as_bytes()).find(|key| key.starts_with(self.tally.prefix.as_bytes()));
+        let mut keys = page.objects.iter().map(|object| object.key.as_bytes());
+        let seen = keys.find(|key| key.starts_with(self.tally.prefix.as_bytes()));
         self.follower(id).is_none_or(|follower| follower.as_deref() == seen)
     }
 }

@@ -13,8 +13,8 @@ use super::outlook::{Common, Cut, View, worthwhile_cuts};
 use super::ranges::{Purpose, Range, Ranges};
 
 /// Requests beyond the needed pages that any listing may spend, and the share of the pages that it may spend in addition.
-const SPARE_REQUESTS: f64 = 40.0;
-const SPARE_SHARE: f64 = 0.10;
+const SPARE_REQUESTS: f64 = 48.0;
+const SPARE_SHARE: f64 = 0.12;
 /// Guesses start slower: one request for each page that was of use, and these.
 const SPARE_GUESSES: f64 = 3.0;
 /// What a range is expected to spend: half a page, or a whole one where it may turn out empty.
@@ -67,6 +67,10 @@ impl Ranges<'_, '_> {
         chosen.extend(busy.iter().map(|candidate| (candidate.id, candidate.cuts)));
         for (id, count) in chosen.into_iter().filter(|&(_, count)| count > 0) {
             let cuts = self.view(id).cuts(count);
+            if cuts.is_empty() {
+                // Leaves the workers to other ranges, until its next page tells more.
+                self.ranges[id].remaining_keys = 0.0;
+            }
             self.cut(id, cuts);
         }
     }
@@ -110,7 +114,7 @@ impl Ranges<'_, '_> {
 
     fn candidate(&self, id: usize) -> Option<Candidate> {
         let range = &self.ranges[id];
-        if range.remaining_is_guess && range.sample.is_empty() {
+        if range.remaining_is_guess && (range.sample.is_empty() || range.awaits_outcome) {
             return None;
         }
         let most_cuts = worthwhile_cuts(range.remaining_keys, self.page_keys as f64);
@@ -135,9 +139,11 @@ impl Ranges<'_, '_> {
                 start_is_proven: cut.is_proven,
                 remaining_keys: keys,
                 remaining_is_guess: range.remaining_is_guess,
+                awaits_outcome: range.awaits_outcome,
                 ..Range::default()
             };
             range.remaining_keys = keys;
+            range.awaits_outcome = !cut.is_proven;
             if let Some(next) = right.next {
                 self.ranges[next].previous = Some(new);
             }
@@ -168,7 +174,8 @@ impl Ranges<'_, '_> {
         self.wants_folders = false;
         let is_deep = |key: &[u8]| key.starts_with(prefix) && key[prefix.len()..].contains(&b'/');
         // A key ending in the only slash may be shown by stores that fold the rest.
-        if answer.objects.iter().any(|object| is_deep(object.key.as_bytes()) && !object.key.as_bytes().ends_with(b"/")) {
+        if answer.objects.iter().any(|object| is_deep(object.key.as_bytes()) && !object.key.as_bytes().ends_with(b"/"))
+        {
             self.tally.warn(ListingWarning::DelimiterIgnored);
             return;
         }
@@ -198,7 +205,8 @@ impl Ranges<'_, '_> {
         let folders = &self.folders;
         let touched = |range: &Range| {
             let after = range.after.as_ref().map_or(&b""[..], ObjectKey::as_bytes);
-            let starts_at_one = usize::from(after.ends_with(b"/") && folders.innermost(after).is_some_and(|it| it.as_bytes() == after));
+            let starts_at_one =
+                usize::from(after.ends_with(b"/") && folders.innermost(after).is_some_and(|it| it.as_bytes() == after));
             folders.between(after, Some(range.position())).len() + starts_at_one
         };
         self.touched_folders = self.ranges.iter().map(touched).sum();
@@ -210,8 +218,9 @@ impl Ranges<'_, '_> {
     /// True when some range has still to come through the folder.
     fn is_ahead(&self, folder: &ObjectKey) -> bool {
         let end = end_of_folder(folder);
-        self.active.iter().map(|&id| &self.ranges[id]).any(|range| {
-            range.position() < &end[..] && range.through.as_ref().is_none_or(|through| through > folder)
-        })
+        self.active
+            .iter()
+            .map(|&id| &self.ranges[id])
+            .any(|range| range.position() < &end[..] && range.through.as_ref().is_none_or(|through| through > folder))
     }
 }
