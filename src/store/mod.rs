@@ -4,6 +4,7 @@
 //! conformance suite is written against). Wrappers of the same trait add behaviour: `retry` (backoff under a deadline) and
 //! `faulty` (scripted faults, for tests). Nothing here knows files, nodes or caches.
 
+pub mod diagnose;
 mod error;
 
 pub use error::{StoreError, StoreErrorKind};

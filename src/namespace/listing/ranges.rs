@@ -14,6 +14,7 @@ use crate::store::{ListPage, ListRequest, ListedObject};
 
 use super::folders::Folders;
 use super::key_space::Sample;
+use super::outlook::Outlook;
 use super::requests::Requests;
 use super::run::Run;
 use super::{ListingError, ListingWarning, MOST_EMPTY_PAGES, Tally, drop_foreign_keys};
@@ -52,21 +53,38 @@ pub(super) struct Range {
     pub(super) previous: Option<usize>,
     pub(super) next: Option<usize>,
     pub(super) run: Run,
-    pub(super) is_finished: bool,
+    pub(super) progress: Progress,
     /// The first key seen past the end; none when the store's listing ended first.
     pub(super) beyond: Option<ObjectKey>,
-    /// Keys are known to follow right after the end.
-    pub(super) end_is_proven: bool,
     /// The start was cut where keys are known to follow, or a page has shown some.
     pub(super) start_is_proven: bool,
-    pub(super) seam_is_sound: bool,
-    /// The end is a guess of which the outcome is still to come: another one would be no better.
-    pub(super) awaits_outcome: bool,
+    pub(super) end: End,
     pub(super) empty_pages: u32,
     pub(super) sample: Sample,
     /// Keys expected to come, those of the request in flight included.
-    pub(super) remaining_keys: f64,
-    pub(super) remaining_is_guess: bool,
+    pub(super) outlook: Outlook,
+}
+
+/// How far a range is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    #[default]
+    Listing,
+    Listed,
+    /// Listed, and what follows it is what its last page has shown, or is being looked at again.
+    Joined,
+}
+
+/// What is known of a range's end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nothing: keys may end long before it.
+    #[default]
+    Open,
+    /// It was guessed, and what lies behind it is being asked for: until then another guess would be no better.
+    Guessed,
+    /// Keys follow right after it.
+    Proven,
 }
 
 /// The listing of one prefix in ranges.
@@ -264,7 +282,7 @@ impl<'t, 'a> Ranges<'t, 'a> {
         if stored > 0 && before == 0 {
             range.start_is_proven = true;
             match range.previous {
-                Some(previous) => self.settle_end(previous, true),
+                Some(previous) => self.settle_end(previous, End::Proven),
                 None => self.first_key = range.run.first_key().unwrap_or_default().to_vec(),
             }
         }
@@ -276,21 +294,20 @@ impl<'t, 'a> Ranges<'t, 'a> {
     fn finish(&mut self, id: usize) {
         self.active.retain(|&active| active != id);
         let range = &mut self.ranges[id];
-        range.is_finished = true;
+        range.progress = Progress::Listed;
         range.sample = Sample::default();
         range.run.seal();
         if let (true, Some(previous)) = (range.run.is_empty(), range.previous) {
             // Nothing lay here: what is known of this end is now what is known of that one.
-            let end_is_proven = range.end_is_proven;
-            self.settle_end(previous, end_is_proven);
+            let end = range.end;
+            self.settle_end(previous, end);
         }
     }
 
     /// The range on the right of range `id` has shown what is there.
-    fn settle_end(&mut self, id: usize, is_proven: bool) {
+    fn settle_end(&mut self, id: usize, end: End) {
         let range = &mut self.ranges[id];
-        range.end_is_proven = is_proven;
-        range.awaits_outcome = false;
+        range.end = end;
         if !range.sample.is_empty() {
             self.estimate(id);
         }
@@ -319,7 +336,7 @@ impl<'t, 'a> Ranges<'t, 'a> {
     /// True when what follows range `id` is not what its last page has shown, and so is asked for again.
     fn asks_about_seam(&mut self, id: usize) -> bool {
         let range = &self.ranges[id];
-        if range.seam_is_sound || !range.is_finished {
+        if range.progress != Progress::Listed {
             return false;
         }
         let Some(follower) = self.follower(id) else { return false };
@@ -339,7 +356,7 @@ impl<'t, 'a> Ranges<'t, 'a> {
             }
         };
         let is_sound = follower == beyond.map(ObjectKey::as_bytes);
-        self.ranges[id].seam_is_sound = true;
+        self.ranges[id].progress = Progress::Joined;
         if !is_sound {
             self.requests.ask(purpose, request);
         }
@@ -356,7 +373,7 @@ impl<'t, 'a> Ranges<'t, 'a> {
             if let Some(first) = range.run.first_key() {
                 return Some(Some(first.to_vec()));
             }
-            if !range.is_finished {
+            if range.progress == Progress::Listing {
                 return None;
             }
             next = range.next;
