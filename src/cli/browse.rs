@@ -11,6 +11,7 @@ use crate::fuse::AttributeConfig;
 use crate::model::{EntryName, ObjectKey, UnixMillis};
 use crate::namespace::NodeKind;
 use crate::store::{ListRequest, ListedObject, ObjectStore, StoreError};
+use crate::worker::Bucket;
 
 /// What an address names. Where both are there the directory wins, as in the mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +22,15 @@ pub(super) enum Place {
     File(ListedObject),
 }
 
-/// Finds out what `uri` names, in two requests at most.
-pub(super) async fn locate(store: &dyn ObjectStore, uri: &BucketUri) -> Result<Place, CliError> {
+/// Finds out what `uri` names in `bucket`, in two requests at most; what the store refuses is explained.
+pub(super) async fn find(bucket: &Bucket, uri: &BucketUri) -> Result<Place, CliError> {
+    match locate(&*bucket.starting_store(), uri).await {
+        Err(CliError::Store(error)) => Err(bucket.explain(error, &uri.prefix).await.into()),
+        found => found,
+    }
+}
+
+async fn locate(store: &dyn ObjectStore, uri: &BucketUri) -> Result<Place, CliError> {
     let directory = uri.directory_prefix();
     if has_keys(store, &directory).await? || directory.is_empty() {
         return Ok(Place::Directory);

@@ -5,7 +5,7 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
 
-use super::browse::{Place, file_name, locate, mode_text, name_bytes, time_text, written};
+use super::browse::{Place, find, file_name, mode_text, name_bytes, time_text, written};
 use super::error::CliError;
 use super::exit_code::ExitCode;
 use super::progress::{Counter, Display, REFRESH};
@@ -15,12 +15,12 @@ use crate::config::uri::BucketUri;
 use crate::fuse::AttributeConfig;
 use crate::model::{NodeId, UnixMillis};
 use crate::namespace::{DirectoryEntry, Namespace, NodeKind};
-use crate::worker;
+use crate::worker::{self, Bucket};
 
 /// Lists.
 pub(super) async fn run(uri: &BucketUri, settings: &BrowseSettings) -> Result<(), CliError> {
-    let store = worker::open_store(&settings.volume.store)?;
-    let place = locate(&*store, uri).await?;
+    let bucket = Bucket::open(&settings.volume.store)?;
+    let place = find(&bucket, uri).await?;
     let attributes = &settings.volume.fuse.attributes;
     let mut output =
         Output { to: BufWriter::new(io::stdout().lock()), terminal: io::stdout().is_terminal(), attributes };
@@ -31,7 +31,7 @@ pub(super) async fn run(uri: &BucketUri, settings: &BrowseSettings) -> Result<()
             written(output.line(kind, object.modified, name).and_then(|()| output.to.flush()))
         }
         Place::Directory => {
-            let namespace = build_with_progress(store, settings).await?;
+            let namespace = build_with_progress(&bucket, settings).await?;
             let mut paths = vec![(NodeId::ROOT, Vec::new())];
             while let Some((directory, path)) = paths.pop() {
                 let (outcome, below) = list_directory(&namespace, directory, &path, &mut output)?;
@@ -76,12 +76,12 @@ fn list_directory<W: Write>(
 }
 
 async fn build_with_progress(
-    store: std::sync::Arc<dyn crate::store::ObjectStore>,
+    bucket: &Bucket,
     settings: &BrowseSettings,
 ) -> Result<Namespace, CliError> {
     let counter = Counter::default();
     let mut display = Display::new(say);
-    let mut build = std::pin::pin!(worker::build_namespace(store, &settings.volume, &counter));
+    let mut build = std::pin::pin!(worker::build_namespace(bucket, &settings.volume, &counter));
     let mut refresh = tokio::time::interval(REFRESH);
     loop {
         tokio::select! {

@@ -183,16 +183,16 @@ fn target(mountpoint: PathBuf) -> Result<MountTarget, CliError> {
 
 /// The signals that stop a mount. Hang-up is one: a closed terminal must not leave a dead mount.
 #[derive(Debug)]
-struct Signals([Signal; 3]);
+pub(super) struct Signals([Signal; 3]);
 
 impl Signals {
-    fn new() -> Result<Self, CliError> {
+    pub(super) fn new() -> Result<Self, CliError> {
         let on = |kind| signal(kind).map_err(CliError::system("listen for signals"));
         Ok(Signals([on(SignalKind::terminate())?, on(SignalKind::interrupt())?, on(SignalKind::hangup())?]))
     }
 
     /// Returns when one of them has come. Safe to cancel.
-    async fn stop(&mut self) {
+    pub(super) async fn stop(&mut self) {
         let [terminate, interrupt, hangup] = &mut self.0;
         tokio::select! {
             _ = terminate.recv() => {}

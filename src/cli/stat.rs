@@ -2,19 +2,19 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use super::browse::{Place, locate, mode_text, name_bytes, time_text, written};
+use super::browse::{Place, find, mode_text, name_bytes, time_text, written};
 use super::error::CliError;
 use crate::config::resolve::BrowseSettings;
 use crate::config::uri::BucketUri;
 use crate::fuse::AttributeConfig;
 use crate::model::{ByteSize, ETag};
 use crate::namespace::NodeKind;
-use crate::worker;
+use crate::worker::Bucket;
 
 /// Shows the entry.
 pub(super) async fn run(uri: &BucketUri, settings: &BrowseSettings) -> Result<(), CliError> {
-    let store = worker::open_store(&settings.volume.store)?;
-    let place = locate(&*store, uri).await?;
+    let bucket = Bucket::open(&settings.volume.store)?;
+    let place = find(&bucket, uri).await?;
     let details = details(uri, &place, &settings.volume.fuse.attributes, io::stdout().is_terminal());
     written(io::stdout().lock().write_all(&details))
 }

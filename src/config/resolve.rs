@@ -180,6 +180,7 @@ fn store(typed: &Typed, uri: &BucketUri, host: &Host) -> Result<StoreConfig, Opt
             region_hint: typed.region.value.clone(),
             order: provider_order(&s3),
             alibaba: host.alibaba.clone(),
+            fixed: None,
         },
         s3,
         retry: RetryConfig { deadline: typed.retry_deadline.value, ..RetryConfig::default() },

@@ -15,7 +15,7 @@ use super::pictures::{KINDS, Textures, paint};
 pub(super) const MAX_IMAGES: u32 = 20_000;
 
 /// With the pictures' grain this gives the sizes of photographs on the web.
-const JPEG_QUALITY: u8 = 95;
+const JPEG_QUALITY: u8 = 97;
 
 /// One file of the data set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +116,7 @@ mod tests {
         let mut seen = HashSet::new();
         for Image { key, bytes } in &images {
             let decoded = image::load_from_memory_with_format(bytes, image::ImageFormat::Jpeg).unwrap();
-            assert!((368..=496).contains(&decoded.width()) && (276..=372).contains(&decoded.height()), "{key}");
+            assert!((336..=448).contains(&decoded.width()) && (252..=336).contains(&decoded.height()), "{key}");
             assert!(seen.insert(decoded.into_rgb8().into_raw()), "{key} is a copy");
         }
     }

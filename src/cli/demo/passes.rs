@@ -42,8 +42,6 @@ pub(super) struct Pass {
     pub(super) name: &'static str,
     pub(super) order: Order,
     pub(super) readers: usize,
-    /// Drop each file from the kernel's page cache after reading it, so that the next pass has to ask again.
-    pub(super) forget: bool,
 }
 
 /// What came of a pass.
@@ -80,7 +78,7 @@ pub(super) fn read_all(root: &Path, images: &[Image], pass: &Pass, stop: &Atomic
         while !stop.load(Ordering::Relaxed) {
             let Some(index) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let image = &images[*index];
-            let result = read_one(&root.join(&image.key), &mut buffer, pass.forget);
+            let result = read_one(&root.join(&image.key), &mut buffer);
             let problem = match result {
                 Ok(()) if buffer == image.bytes => None,
                 Ok(()) => Some(format!("{}: the bytes differ from what was uploaded", image.key)),
@@ -112,14 +110,9 @@ pub(super) fn read_all(root: &Path, images: &[Image], pass: &Pass, stop: &Atomic
 }
 
 /// Reads one file into `buffer`, in place of what is there.
-fn read_one(path: &Path, buffer: &mut Vec<u8>, forget: bool) -> io::Result<()> {
+fn read_one(path: &Path, buffer: &mut Vec<u8>) -> io::Result<()> {
     buffer.clear();
-    let mut file = File::open(path)?;
-    file.read_to_end(buffer)?;
-    if forget {
-        // A kernel that keeps the pages makes the next pass faster, not wrong.
-        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
-    }
+    File::open(path)?.read_to_end(buffer)?;
     Ok(())
 }
 
@@ -128,7 +121,7 @@ mod tests {
     use super::*;
 
     fn pass(order: Order, readers: usize) -> Pass {
-        Pass { name: "test", order, readers, forget: true }
+        Pass { name: "test", order, readers }
     }
 
     /// Ten files of 1 to 10 bytes, in a directory as they should be.

@@ -148,7 +148,7 @@ impl View {
             step: (fraction(cells_per_pixel * turn.cos()), fraction(cells_per_pixel * turn.sin())),
             frequency: rng.random_range(6..18),
             bend: fraction(rng.random_range(0.6..2.2) / 256.0),
-            grain: rng.random_range(52..110),
+            grain: rng.random_range(50..105),
         }
     }
 
@@ -207,7 +207,7 @@ fn palette(kind: usize, rng: &mut SmallRng) -> [[i32; 3]; 256] {
 /// The picture of `kind` (an index into [`KINDS`]) that belongs to `seed`.
 pub(super) fn paint(textures: &Textures, kind: usize, seed: u64) -> Picture {
     let mut rng = SmallRng::seed_from_u64(seed);
-    let (width, height) = (rng.random_range(368..=496_u16), rng.random_range(276..=372_u16));
+    let (width, height) = (rng.random_range(336..=448_u16), rng.random_range(252..=336_u16));
     let view = View::random(kind, &mut rng);
     let colours = palette(kind, &mut rng);
     let mut rgb = vec![0; usize::from(width) * usize::from(height) * 3];

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::dataset::Image;
-use super::passes::{Order, Outcome, Pass};
+use super::passes::{Outcome, Pass};
 
 /// One line of the table.
 #[derive(Debug, Clone)]
@@ -83,13 +83,12 @@ pub(super) fn dataset(images: &[Image], elapsed: Duration) -> String {
 
 /// A pass that begins; how long it will take when a single reader has to wait for every answer.
 pub(super) fn announcement(pass: &Pass, images: usize, latency: Duration) -> String {
-    let order = if pass.order == Order::Sorted { "in order" } else { "shuffled" };
     let readers = if pass.readers == 1 { "1 reader".to_owned() } else { format!("{} readers", pass.readers) };
     let waits = latency.as_secs_f64() * f64::from(u32::try_from(images).unwrap_or(u32::MAX));
     if pass.readers == 1 && waits > LONG_PASS.as_secs_f64() {
-        format!("Reading them {order}, {readers} (about {waits:.0} s: {latency:?} for each) ...")
+        format!("Reading them {}, {readers} (about {waits:.0} s: {latency:?} for each) ...", pass.name)
     } else {
-        format!("Reading them {order}, {readers} ...")
+        format!("Reading them {}, {readers} ...", pass.name)
     }
 }
 
@@ -123,6 +122,7 @@ fn quoted(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::passes::Order;
     use super::*;
 
     fn line(name: &'static str, images: u64, millis: u64, get_requests: u64) -> Line {
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn a_long_pass_of_one_reader_is_announced_with_its_reason() {
         let latency = Duration::from_millis(30);
-        let pass = |readers| Pass { name: "", order: Order::Sorted, readers, forget: true };
+        let pass = |readers| Pass { name: "in order", order: Order::Sorted, readers };
         let long = announcement(&pass(1), 1000, latency);
         assert_eq!(long, "Reading them in order, 1 reader (about 30 s: 30ms for each) ...");
         assert_eq!(announcement(&pass(1), 100, latency), "Reading them in order, 1 reader ...");

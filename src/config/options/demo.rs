@@ -34,12 +34,12 @@ const IMAGES: OptionRow = OptionRow {
     section: Section::Demo,
     verbs: &[Verb::Demo],
     help: "How many pictures the made-up data set has",
-    set: |typed, given| given.store(&mut typed.images, |text| parse::count(text, 1, 1_000_000)),
+    set: |typed, given| given.store(&mut typed.images, |text| parse::count(text, 1, 20_000)),
     ..SWITCH
 };
 
 #[test]
 fn images_is_a_number_above_zero() {
     assert_eq!(parsed(&IMAGES, "400").unwrap().images.value, 400);
-    assert_eq!(parsed(&IMAGES, "0").unwrap_err(), "write a number from 1 to 1000000");
+    assert_eq!(parsed(&IMAGES, "0").unwrap_err(), "write a number from 1 to 20000");
 }

@@ -51,6 +51,8 @@ pub(super) struct FakeStore {
     oddities: Vec<Oddity>,
     /// Time that passes between a request and its answer.
     pub(super) latency: Option<(Duration, Arc<Clock>)>,
+    /// Answers overtake each other, in a way that this number decides.
+    pub(super) jitter: Option<u64>,
     /// Answers as long as this says so: (how many-th request, requests running now).
     pub(super) refuses: Option<fn(u64, usize) -> Option<StoreErrorKind>>,
     pub(super) requests: AtomicU64,
@@ -67,10 +69,13 @@ impl Drop for Running<'_> {
     }
 }
 
+/// When, and which of those at the same time.
+type Alarm = (Duration, u64);
+
 /// Time that passes only when nothing else can happen.
 #[derive(Debug, Default)]
 pub(super) struct Clock {
-    state: Mutex<(Duration, BTreeMap<(Duration, u64), oneshot::Sender<()>>)>,
+    state: Mutex<(Duration, BTreeMap<Alarm, oneshot::Sender<()>>)>,
 }
 
 impl Clock {
@@ -118,6 +123,7 @@ impl FakeStore {
             page_keys,
             oddities: Vec::new(),
             latency: None,
+            jitter: None,
             refuses: None,
             requests: AtomicU64::new(0),
             running: AtomicUsize::new(0),
@@ -164,7 +170,7 @@ impl FakeStore {
         }
         if self.is(Oddity::EmptyPages) {
             let even = token.unwrap_or(0);
-            if even % 2 == 0 {
+            if even.is_multiple_of(2) {
                 page.next = Some((even + 1).to_string());
                 return page;
             }
@@ -255,7 +261,8 @@ pub(super) fn object(key: &ObjectKey) -> ListedObject {
 
 /// FNV-1a, mixed: the same on every run.
 pub(super) fn scatter(bytes: &[u8]) -> u64 {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+    let hash =
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
     (hash ^ (hash >> 31)).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (hash >> 17)
 }
 
@@ -270,6 +277,11 @@ impl ObjectStore for FakeStore {
             let running = self.running.fetch_add(1, SeqCst) + 1;
             let _running = Running(&self.running);
             self.most_running.fetch_max(running, SeqCst);
+            if let Some(seed) = self.jitter {
+                for _ in 0..scatter(&(seed ^ number).to_le_bytes()) % 7 {
+                    tokio::task::yield_now().await;
+                }
+            }
             if let Some((latency, clock)) = &self.latency {
                 clock.wait(*latency).await;
             }
@@ -292,33 +304,47 @@ impl ObjectStore for FakeStore {
 }
 
 /// Keys as data sets have them, `count` of each.
-pub(super) fn shapes(count: usize) -> Vec<(&'static str, Vec<String>)> {
-    let hex = |i: usize| format!("{:016x}{:016x}", scatter(&i.to_le_bytes()), scatter(&(i + count).to_le_bytes()));
-    let wnid = |class: usize| format!("n{:08}", 1_440_764 + class * 13_577);
-    let image = |i: usize| (wnid(i / 1300), scatter(&i.to_le_bytes()) % 1_000_000);
-    let base62 = |i: usize| {
-        let digits = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-        let mut hash = scatter(&i.to_le_bytes());
-        (0..10).map(|_| { let d = digits[(hash % 62) as usize]; hash /= 62; char::from(d) }).collect::<String>()
-    };
-    let mut shapes = vec![
-        ("padded numbers", (0..count).map(|i| format!("img_{i:07}.jpg")).collect::<Vec<_>>()),
-        ("padded numbers in a folder", (0..count).map(|i| format!("train/img_{i:09}.jpg")).collect()),
-        ("plain numbers", (0..count).map(|i| format!("images/{i}.png")).collect()),
-        ("hashes", (0..count).map(|i| format!("objects/{}", hex(i))).collect()),
-        ("hashes in 256 folders", (0..count).map(|i| { let h = hex(i); format!("{}/{}", &h[..2], &h[2..]) }).collect()),
-        ("UUIDs", (0..count).map(|i| { let h = hex(i); format!("{}-{}-{}-{}-{}", &h[..8], &h[8..12], &h[12..16], &h[16..20], &h[20..]) }).collect()),
-        ("base62", (0..count).map(base62).collect()),
-        ("image classes", (0..count).map(|i| { let (class, n) = image(i); format!("train/{class}/{class}_{n}.JPEG") }).collect()),
-        ("two folders", (0..count).map(|i| if i % 10 == 0 { format!("val/{i:08}.jpg") } else { format!("train/{i:08}.jpg") }).collect()),
-        ("dates", (0..count).map(|i| format!("log/2024/{:02}/{:02}/{:02}-{:02}-{:02}.json", 1 + i / 86_400 / 28, 1 + i / 86_400 % 28, i / 3600 % 24, i / 60 % 60, i % 60)).collect()),
-        ("many small folders", (0..count).map(|i| format!("case_{:06}/{}.dcm", i / 7, i % 7)).collect()),
-        ("uneven folders", (0..count).map(|i| { let h = scatter(&i.to_le_bytes()); format!("c{:02}/{:05}/{i}", (h % 40).min(h / 64 % 40).min(h / 4096 % 40), h / 77 % 200) }).collect()),
+pub(super) fn shapes(count: u64) -> Vec<(&'static str, Vec<String>)> {
+    let shapes: [(&str, fn(u64) -> String); 12] = [
+        ("padded numbers", |i| format!("img_{i:07}.jpg")),
+        ("padded numbers in a folder", |i| format!("train/img_{i:09}.jpg")),
+        ("plain numbers", |i| format!("images/{i}.png")),
+        ("hashes", |i| format!("objects/{}", hex(i))),
+        ("hashes in 256 folders", |i| format!("{}/{}", &hex(i)[..2], &hex(i)[2..])),
+        ("UUIDs", |i| format!("{}-{}-{}", &hex(i)[..8], &hex(i)[8..12], &hex(i)[12..])),
+        ("base62", base62),
+        ("image classes", |i| {
+            let class = format!("n{:08}", 1_440_764 + i / 1300 * 13_577);
+            format!("train/{class}/{class}_{}.JPEG", scatter(&i.to_le_bytes()) % 1_000_000)
+        }),
+        ("two folders", |i| format!("{}/{i:08}.jpg", if i % 10 == 0 { "val" } else { "train" })),
+        ("dates", |i| {
+            let (day, second) = (i / 86_400, i % 86_400);
+            let date = format!("log/2024/{:02}/{:02}", 1 + day / 28, 1 + day % 28);
+            format!("{date}/{:02}-{:02}-{:02}.json", second / 3600, second / 60 % 60, second % 60)
+        }),
+        ("many small folders", |i| format!("case_{:06}/{}.dcm", i / 7, i % 7)),
+        ("uneven folders", |i| {
+            let hash = scatter(&i.to_le_bytes());
+            let class = (hash % 40).min(hash / 64 % 40).min(hash / 4096 % 40);
+            format!("c{class:02}/{:05}/{i}", hash / 77 % 200)
+        }),
     ];
-    for (_, keys) in &mut shapes {
+    let sorted = |key: fn(u64) -> String| {
+        let mut keys: Vec<String> = (0..count).map(key).collect();
         keys.sort_unstable();
         keys.dedup();
-    }
-    shapes
+        keys
+    };
+    shapes.map(|(name, key)| (name, sorted(key))).into()
 }
 
+fn hex(i: u64) -> String {
+    format!("{:016x}{:016x}", scatter(&i.to_le_bytes()), scatter(&(i + (1 << 40)).to_le_bytes()))
+}
+
+fn base62(i: u64) -> String {
+    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    let hash = scatter(&i.to_le_bytes());
+    (0..10).map(|place| char::from(DIGITS[usize::try_from(hash / 62_u64.pow(place) % 62).unwrap()])).collect()
+}

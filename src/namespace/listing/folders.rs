@@ -54,7 +54,11 @@ mod tests {
         let mut folders = Folders::default();
         folders.add(["b/", "a/", "b/x/", "b/"].map(ObjectKey::from));
         let between = |after: &str, end: Option<&str>| {
-            folders.between(after.as_bytes(), end.map(str::as_bytes)).iter().map(ToString::to_string).collect::<Vec<_>>()
+            folders
+                .between(after.as_bytes(), end.map(str::as_bytes))
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
         };
         assert_eq!(between("", None), ["a/", "b/", "b/x/"]);
         assert_eq!(between("a/", Some("b/x/")), ["b/"]);

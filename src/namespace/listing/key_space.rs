@@ -29,6 +29,8 @@ const MOST_LEADING: f64 = 1e6;
 const MOST_POSITIONS: usize = 48;
 /// An open range is taken to go on for at most so many times what is already known of it.
 const OPEN_GROWTH: f64 = 8.0;
+/// Less than so many times the first distance is not worth growing over: it is cut evenly.
+const OPEN_SPREAD: f64 = 4.0;
 /// A cut keeps clear of what the request in flight brings.
 const CLEAR_PAGES: f64 = 2.0;
 
@@ -95,17 +97,20 @@ impl KeySpace {
     /// The space of what remains, as the sample suggests; `None` when it suggests nothing.
     pub(super) fn new(sample: &Sample, remainder: &Remainder<'_>) -> Option<Self> {
         let last = remainder.last;
-        let bound = remainder.end.map_or(0, |end| shared_prefix(last, end)).max(remainder.prefix_bytes).min(last.len());
-        let alike = |length: usize| move |key: &&[u8]| key.len() >= length && key[..length] == last[..length];
-        let keys: Vec<&[u8]> = sample.keys.iter().map(|key| &**key).filter(alike(bound)).collect();
-        let constant = keys.iter().map(|key| shared_prefix(key, last)).min()?.max(bound);
-        let end = remainder.end.filter(|end| end.len() > bound && end[..bound] == last[..bound]);
-        let all = alphabets(&keys, end, bound);
-        let origin = bound + leading(&all, constant - bound);
-        let origin = char_start(last, origin).max(remainder.prefix_bytes.min(bound));
+        let shared =
+            remainder.end.map_or(0, |end| shared_prefix(last, end)).max(remainder.prefix_bytes).min(last.len());
+        let alike = |key: &&[u8]| key.len() >= shared && key[..shared] == last[..shared];
+        let keys: Vec<&[u8]> = sample.keys.iter().map(|key| &**key).filter(alike).collect();
+        let constant = keys.iter().map(|key| shared_prefix(key, last)).min()?.max(shared);
+        // Where looking at positions starts: behind other text than ASCII, and not far before keys begin to differ.
+        let text = last[..constant].iter().rposition(|byte| !byte.is_ascii()).map_or(0, |text| text + 1);
+        let start = shared.max(text).max(constant.saturating_sub(MOST_POSITIONS / 2));
+        let end = remainder.end.filter(|end| end.len() > start && end[..start] == last[..start]);
+        let all = alphabets(&keys, end, start);
+        let skipped = leading(&all, constant - start);
         let mut space = KeySpace {
-            origin: last[..origin].to_vec(),
-            alphabets: if origin < bound { return None } else { all[(origin - bound).min(all.len())..].to_vec() },
+            origin: last[..start + skipped].to_vec(),
+            alphabets: all[skipped..].to_vec(),
             last: 0.0,
             end: 1.0,
             is_open: true,
@@ -147,7 +152,7 @@ impl KeySpace {
         let near = (CLEAR_PAGES * lead).max(self.known / OPEN_GROWTH);
         let place = |i: usize| {
             let part = i as f64 / (count + 1) as f64;
-            if self.is_open {
+            if self.is_open && self.end - self.last > OPEN_SPREAD * near {
                 self.last + near * ((self.end - self.last) / near).powf(part)
             } else {
                 start + width * part
@@ -204,12 +209,12 @@ impl KeySpace {
     }
 }
 
-/// The alphabets of the positions from `bound` on, as far as they are ASCII.
-fn alphabets(keys: &[&[u8]], end: Option<&[u8]>, bound: usize) -> Vec<Alphabet> {
+/// The alphabets of the positions from `start` on, as far as they are ASCII.
+fn alphabets(keys: &[&[u8]], end: Option<&[u8]>, start: usize) -> Vec<Alphabet> {
     let mut seen = Vec::new();
-    for position in bound..bound + MOST_POSITIONS {
+    for position in start..start + MOST_POSITIONS {
         let here = keys.iter().filter_map(|key| key.get(position)).copied();
-        let bytes = here.chain(end.filter(|_| position == bound).map(|end| end[bound]));
+        let bytes = here.chain(end.filter(|_| position == start).map(|end| end[start]));
         let Some(alphabet) = bytes.map(single).try_fold(0, |all: Alphabet, one| Some(all | one?)) else { break };
         if alphabet == 0 {
             break;
@@ -261,14 +266,6 @@ fn leading(alphabets: &[Alphabet], constant: usize) -> usize {
     start
 }
 
-/// The last start of a character at or before `position`.
-fn char_start(key: &[u8], mut position: usize) -> usize {
-    while position > 0 && key.get(position).is_some_and(|byte| byte & 0xc0 == 0x80) {
-        position -= 1;
-    }
-    position
-}
-
 const fn span(first: u8, last: u8) -> Alphabet {
     (u128::MAX >> (127 - last)) & (u128::MAX << first)
 }
@@ -298,4 +295,88 @@ fn whole(value: f64) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "a rank within an alphabet; casts of floats saturate")]
     let whole = value as u32;
     whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(keys: &[String], end: Option<&str>, end_is_proven: bool) -> Option<KeySpace> {
+        let sample = Sample::of(keys.len(), |i| keys[i].as_bytes());
+        let remainder = Remainder {
+            last: keys.last().unwrap().as_bytes(),
+            end: end.map(str::as_bytes),
+            end_is_proven,
+            first: keys[0].as_bytes(),
+            prefix_bytes: 0,
+        };
+        KeySpace::new(&sample, &remainder)
+    }
+
+    fn cuts(keys: &[String], end: Option<&str>, count: usize) -> Vec<String> {
+        let space = space(keys, end, true).unwrap();
+        space.cuts(count, keys.len() as f64).into_iter().map(|cut| String::from_utf8(cut).unwrap()).collect()
+    }
+
+    fn page(from: usize, key: impl Fn(usize) -> String) -> Vec<String> {
+        (from..from + 1000).map(key).collect()
+    }
+
+    #[test]
+    fn what_lies_between_two_known_ends_is_cut_evenly() {
+        let numbers = page(0, |i| format!("img_{i:07}.jpg"));
+        let space = space(&numbers, Some("img_04"), true).unwrap();
+        assert!((space.remaining_keys() / 399_000.0 - 1.0).abs() < 0.05, "{}", space.remaining_keys());
+        let cut = &cuts(&numbers, Some("img_04"), 1)[0];
+        assert!(&cut[..6] == "img_02" || &cut[..6] == "img_01" && cut.as_str() > "img_019", "{cut}");
+
+        // One page of a million hashes: the first digits do not vary on it.
+        let hashes = page(0, |i| format!("{:04x}{:012x}.bin", i * 65 / 1000, i * 0x9e37_79b9 % 0xffff_ffff_ffff));
+        let parts = cuts(&hashes, Some("f"), 3);
+        assert!(parts[0].starts_with(['3', '4']) && parts[1].starts_with(['7', '8']), "{parts:?}");
+        assert!(parts[2].starts_with(['b', 'c']), "{parts:?}");
+    }
+
+    #[test]
+    fn an_open_end_is_approached_in_growing_steps() {
+        let numbers = page(0, |i| format!("img_{i:07}.jpg"));
+        let parts = cuts(&numbers, None, 2);
+        assert!(parts[0].as_str() > "img_0003" && parts[1].as_str() < "img_0009", "{parts:?}");
+        // What is known reaches back to the first key of all, and so does the step ahead.
+        let later = page(900_000, |i| format!("img_{i:07}.jpg"));
+        let sample = Sample::of(later.len(), |i| later[i].as_bytes());
+        let remainder = Remainder {
+            last: later[999].as_bytes(),
+            end: None,
+            end_is_proven: false,
+            first: b"img_0000000.jpg",
+            prefix_bytes: 0,
+        };
+        let keys = KeySpace::new(&sample, &remainder).unwrap().remaining_keys();
+        assert!((7_000_000.0..7_500_000.0).contains(&keys), "{keys}");
+    }
+
+    #[test]
+    fn letters_of_a_name_are_not_taken_for_digits() {
+        let numbers = page(5_000, |i| format!("cafe{i:07}"));
+        for cut in cuts(&numbers, None, 3) {
+            assert!(cut.starts_with("cafe00"), "{cut}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_guessed_at_behind_other_text_than_ascii() {
+        let text =
+            |i: usize| format!("\u{56fe}\u{7247}/{}{i}", char::from_u32(0x4e00 + u32::try_from(i).unwrap()).unwrap());
+        assert!(space(&page(0, text), None, false).is_none());
+        let numbers = page(0, |i| format!("\u{56fe}\u{7247}/{i:06}"));
+        for cut in cuts(&numbers, None, 3) {
+            assert!(cut.starts_with("\u{56fe}\u{7247}/00"), "{cut}");
+        }
+    }
+
+    #[test]
+    fn one_key_tells_nothing() {
+        assert!(space(&["a".to_string()], None, false).is_none());
+    }
 }

@@ -105,7 +105,9 @@ impl fmt::Display for ListingWarning {
         match self {
             Self::StartAfterIgnored => f.write_str("the store ignores start-after: it was listed folder by folder"),
             Self::Unordered => f.write_str("the store does not list in byte order: it was listed folder by folder"),
-            Self::DelimiterIgnored => f.write_str("the store ignores the delimiter: its folders could not be seen beforehand"),
+            Self::DelimiterIgnored => {
+                f.write_str("the store ignores the delimiter: its folders could not be seen beforehand")
+            }
             Self::RepeatedKeys(count) => write!(f, "the store listed {count} keys more than once"),
             Self::ForeignKeys { count, example } => {
                 write!(f, "the store listed {count} keys outside the prefix, as \"{example}\": they were left out")

@@ -44,7 +44,7 @@ pub(super) struct Common<'a> {
 }
 
 /// What a range is expected to have ahead of it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Outlook {
     /// How many keys.
     pub(super) keys: f64,

@@ -14,6 +14,7 @@ use crate::store::{ListPage, ListRequest, ListedObject};
 
 use super::folders::Folders;
 use super::key_space::Sample;
+use super::outlook::Outlook;
 use super::requests::Requests;
 use super::run::Run;
 use super::{ListingError, ListingWarning, MOST_EMPTY_PAGES, Tally, drop_foreign_keys};
@@ -30,6 +31,8 @@ pub(super) enum Purpose {
     Folders { level: u8, page: u8 },
     /// To look again at what follows a range.
     Seam(usize),
+    /// To look for a key that one range has seen and the next one has not.
+    Missed,
 }
 
 /// How a listing in ranges ended.
@@ -50,19 +53,38 @@ pub(super) struct Range {
     pub(super) previous: Option<usize>,
     pub(super) next: Option<usize>,
     pub(super) run: Run,
-    pub(super) is_finished: bool,
+    pub(super) progress: Progress,
     /// The first key seen past the end; none when the store's listing ended first.
     pub(super) beyond: Option<ObjectKey>,
-    /// Keys are known to follow right after the end.
-    pub(super) end_is_proven: bool,
     /// The start was cut where keys are known to follow, or a page has shown some.
     pub(super) start_is_proven: bool,
-    pub(super) seam_is_sound: bool,
+    pub(super) end: End,
     pub(super) empty_pages: u32,
     pub(super) sample: Sample,
     /// Keys expected to come, those of the request in flight included.
-    pub(super) remaining_keys: f64,
-    pub(super) remaining_is_guess: bool,
+    pub(super) outlook: Outlook,
+}
+
+/// How far a range is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Progress {
+    #[default]
+    Listing,
+    Listed,
+    /// Listed, and what follows it is what its last page has shown, or is being looked at again.
+    Joined,
+}
+
+/// What is known of a range's end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nothing: keys may end long before it.
+    #[default]
+    Open,
+    /// It was guessed, and what lies behind it is being asked for: until then another guess would be no better.
+    Guessed,
+    /// Keys follow right after it.
+    Proven,
 }
 
 /// The listing of one prefix in ranges.
@@ -139,11 +161,21 @@ impl<'t, 'a> Ranges<'t, 'a> {
                     seams += self.check_seams(id);
                 }
                 // Folders only guide; without them the listing takes longer.
-                Purpose::Folders { level, page } => self.accept_folders(&request, answer.unwrap_or_default(), level, page),
+                Purpose::Folders { level, page } => {
+                    self.accept_folders(&request, answer.unwrap_or_default(), level, page)
+                }
                 Purpose::Seam(id) => {
                     seams -= 1;
                     let page = answer.map_err(|error| self.tally.failed(error))?;
                     if !self.seam_holds(id, &page) {
+                        return Ok(Some(ListingWarning::Unordered));
+                    }
+                }
+                Purpose::Missed => {
+                    seams -= 1;
+                    let page = answer.map_err(|error| self.tally.failed(error))?;
+                    // Unless it has been deleted meanwhile.
+                    if page.objects.iter().any(|object| object.key == request.prefix) {
                         return Ok(Some(ListingWarning::Unordered));
                     }
                 }
@@ -249,10 +281,9 @@ impl<'t, 'a> Ranges<'t, 'a> {
         self.tally.objects += stored;
         if stored > 0 && before == 0 {
             range.start_is_proven = true;
-            if let Some(previous) = range.previous {
-                self.ranges[previous].end_is_proven = true;
-            } else {
-                self.first_key = range.run.first_key().unwrap_or_default().to_vec();
+            match range.previous {
+                Some(previous) => self.settle_end(previous, End::Proven),
+                None => self.first_key = range.run.first_key().unwrap_or_default().to_vec(),
             }
         }
         #[expect(clippy::cast_possible_truncation, reason = "at most the length of a slice")]
@@ -263,13 +294,22 @@ impl<'t, 'a> Ranges<'t, 'a> {
     fn finish(&mut self, id: usize) {
         self.active.retain(|&active| active != id);
         let range = &mut self.ranges[id];
-        range.is_finished = true;
+        range.progress = Progress::Listed;
         range.sample = Sample::default();
         range.run.seal();
         if let (true, Some(previous)) = (range.run.is_empty(), range.previous) {
             // Nothing lay here: what is known of this end is now what is known of that one.
-            let end_is_proven = range.end_is_proven;
-            self.ranges[previous].end_is_proven = end_is_proven;
+            let end = range.end;
+            self.settle_end(previous, end);
+        }
+    }
+
+    /// The range on the right of range `id` has shown what is there.
+    fn settle_end(&mut self, id: usize, end: End) {
+        let range = &mut self.ranges[id];
+        range.end = end;
+        if !range.sample.is_empty() {
+            self.estimate(id);
         }
     }
 
@@ -296,20 +336,29 @@ impl<'t, 'a> Ranges<'t, 'a> {
     /// True when what follows range `id` is not what its last page has shown, and so is asked for again.
     fn asks_about_seam(&mut self, id: usize) -> bool {
         let range = &self.ranges[id];
-        if range.seam_is_sound || !range.is_finished {
+        if range.progress != Progress::Listed {
             return false;
         }
         let Some(follower) = self.follower(id) else { return false };
-        let is_sound = follower.as_deref() == range.beyond.as_ref().map(ObjectKey::as_bytes);
-        let request = ListRequest {
-            prefix: self.tally.prefix.clone(),
-            start_after: range.position_key(),
-            max_keys: self.tally.config.page_keys,
-            ..ListRequest::default()
+        let follower = follower.as_deref();
+        let beyond = range.beyond.as_ref();
+        let mut request = ListRequest { max_keys: self.tally.config.page_keys, ..ListRequest::default() };
+        let purpose = match beyond.filter(|beyond| follower.is_none_or(|follower| follower > beyond.as_bytes())) {
+            Some(missed) => {
+                // Asked for by name: where the range on the right starts is what is in doubt.
+                request.prefix = missed.clone();
+                Purpose::Missed
+            }
+            None => {
+                request.prefix = self.tally.prefix.clone();
+                request.start_after = range.position_key();
+                Purpose::Seam(id)
+            }
         };
-        self.ranges[id].seam_is_sound = true;
+        let is_sound = follower == beyond.map(ObjectKey::as_bytes);
+        self.ranges[id].progress = Progress::Joined;
         if !is_sound {
-            self.requests.ask(Purpose::Seam(id), request);
+            self.requests.ask(purpose, request);
         }
         !is_sound
     }
@@ -324,7 +373,7 @@ impl<'t, 'a> Ranges<'t, 'a> {
             if let Some(first) = range.run.first_key() {
                 return Some(Some(first.to_vec()));
             }
-            if !range.is_finished {
+            if range.progress == Progress::Listing {
                 return None;
             }
             next = range.next;
@@ -332,9 +381,10 @@ impl<'t, 'a> Ranges<'t, 'a> {
         Some(None)
     }
 
-    /// Whether the store, asked again, confirms what was listed behind range `id`: then an object has come or gone meanwhile.
+    /// Whether the store, asked again, confirms what was listed behind range `id`: then an object has come meanwhile.
     fn seam_holds(&self, id: usize, page: &ListPage) -> bool {
-        let seen = page.objects.iter().map(|object| object.key.as_bytes()).find(|key| key.starts_with(self.tally.prefix.as_bytes()));
+        let mut keys = page.objects.iter().map(|object| object.key.as_bytes());
+        let seen = keys.find(|key| key.starts_with(self.tally.prefix.as_bytes()));
         self.follower(id).is_none_or(|follower| follower.as_deref() == seen)
     }
 }

@@ -55,7 +55,8 @@ impl Run {
 
     /// Bytes of memory it holds.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.capacity() + size_of::<Vec<u8>>()).sum::<usize>() + self.last_key.capacity()
+        self.chunks.iter().map(|chunk| chunk.capacity() + size_of::<Vec<u8>>()).sum::<usize>()
+            + self.last_key.capacity()
     }
 
     /// Appends an object, whose key must come after the last one.
@@ -94,14 +95,7 @@ impl Run {
 
     /// A cursor before the first object.
     pub(super) fn cursor(&self) -> Cursor<'_> {
-        Cursor {
-            chunks: self.chunks.iter(),
-            rest: &[],
-            key: Vec::new(),
-            size_bytes: 0,
-            modified: 0,
-            etag: None,
-        }
+        Cursor { chunks: self.chunks.iter(), rest: &[], key: Vec::new(), size_bytes: 0, modified: 0, etag: None }
     }
 }
 
@@ -361,9 +355,19 @@ mod tests {
         let objects: Vec<Owned> = (0..100_000u64)
             .map(|i| {
                 let class = i / 1300;
-                let key = format!("train/n{:08}/n{:08}_{}.JPEG", 1_440_764 + class * 977, 1_440_764 + class * 977, 10_000 + i % 1300 * 9);
+                let key = format!(
+                    "train/n{:08}/n{:08}_{}.JPEG",
+                    1_440_764 + class * 977,
+                    1_440_764 + class * 977,
+                    10_000 + i % 1300 * 9
+                );
                 let digest = (u128::from(i) * 0x9e37_79b9_7f4a_7c15_f39c_0ac7).to_le_bytes();
-                (key.into_bytes(), 60_000 + i * 7919 % 100_000, 1_600_000_000_000 + (i.cast_signed() * 31 % 4_000) * 1000, Some(ETag::Digest(digest)))
+                (
+                    key.into_bytes(),
+                    60_000 + i * 7919 % 100_000,
+                    1_600_000_000_000 + (i.cast_signed() * 31 % 4_000) * 1000,
+                    Some(ETag::Digest(digest)),
+                )
             })
             .collect();
         let run = pack(&objects);

@@ -9,12 +9,12 @@ use crate::store::{ListPage, ListRequest};
 
 use super::ListingWarning;
 use super::folders::end_of_folder;
-use super::outlook::{Common, Cut, View, worthwhile_cuts};
-use super::ranges::{Purpose, Range, Ranges};
+use super::outlook::{Common, Cut, Outlook, View, worthwhile_cuts};
+use super::ranges::{End, Purpose, Range, Ranges};
 
 /// Requests beyond the needed pages that any listing may spend, and the share of the pages that it may spend in addition.
-const SPARE_REQUESTS: f64 = 40.0;
-const SPARE_SHARE: f64 = 0.10;
+const SPARE_REQUESTS: f64 = 48.0;
+const SPARE_SHARE: f64 = 0.12;
 /// Guesses start slower: one request for each page that was of use, and these.
 const SPARE_GUESSES: f64 = 3.0;
 /// What a range is expected to spend: half a page, or a whole one where it may turn out empty.
@@ -67,6 +67,10 @@ impl Ranges<'_, '_> {
         chosen.extend(busy.iter().map(|candidate| (candidate.id, candidate.cuts)));
         for (id, count) in chosen.into_iter().filter(|&(_, count)| count > 0) {
             let cuts = self.view(id).cuts(count);
+            if cuts.is_empty() {
+                // Leaves the workers to other ranges, until its next page tells more.
+                self.ranges[id].outlook.keys = 0.0;
+            }
             self.cut(id, cuts);
         }
     }
@@ -74,8 +78,7 @@ impl Ranges<'_, '_> {
     /// Works out anew what range `id` has ahead.
     pub(super) fn estimate(&mut self, id: usize) {
         if let Some(outlook) = self.view(id).outlook() {
-            self.ranges[id].remaining_keys = outlook.keys;
-            self.ranges[id].remaining_is_guess = outlook.is_guess;
+            self.ranges[id].outlook = outlook;
         }
     }
 
@@ -86,7 +89,7 @@ impl Ranges<'_, '_> {
         View {
             last: range.position(),
             end: range.through.as_ref().map(ObjectKey::as_bytes),
-            end_is_proven: range.end_is_proven,
+            end_is_proven: range.end == End::Proven,
             sample: &range.sample,
             seen_keys,
             common: Common {
@@ -110,17 +113,17 @@ impl Ranges<'_, '_> {
 
     fn candidate(&self, id: usize) -> Option<Candidate> {
         let range = &self.ranges[id];
-        if range.remaining_is_guess && range.sample.is_empty() {
+        let Outlook { keys, is_guess } = range.outlook;
+        if is_guess && (range.sample.is_empty() || range.end == End::Guessed) {
             return None;
         }
-        let most_cuts = worthwhile_cuts(range.remaining_keys, self.page_keys as f64);
-        let is_guess = range.remaining_is_guess;
-        (most_cuts > 0).then_some(Candidate { id, keys: range.remaining_keys, is_guess, cuts: 0, most_cuts })
+        let most_cuts = worthwhile_cuts(keys, self.page_keys as f64);
+        (most_cuts > 0).then_some(Candidate { id, keys, is_guess, cuts: 0, most_cuts })
     }
 
     /// Cuts range `id`, whose request in flight goes on, and has the new ones listed.
     fn cut(&mut self, id: usize, cuts: Vec<Cut>) {
-        let keys = self.ranges[id].remaining_keys / (cuts.len() + 1) as f64;
+        let keys = self.ranges[id].outlook.keys / (cuts.len() + 1) as f64;
         let mut left = id;
         for cut in cuts {
             let new = self.ranges.len();
@@ -131,13 +134,12 @@ impl Ranges<'_, '_> {
                 through: range.through.replace(key),
                 previous: Some(left),
                 next: range.next.replace(new),
-                end_is_proven: std::mem::replace(&mut range.end_is_proven, cut.is_proven),
+                end: std::mem::replace(&mut range.end, if cut.is_proven { End::Proven } else { End::Guessed }),
                 start_is_proven: cut.is_proven,
-                remaining_keys: keys,
-                remaining_is_guess: range.remaining_is_guess,
+                outlook: Outlook { keys, is_guess: range.outlook.is_guess },
                 ..Range::default()
             };
-            range.remaining_keys = keys;
+            range.outlook.keys = keys;
             if let Some(next) = right.next {
                 self.ranges[next].previous = Some(new);
             }
@@ -168,7 +170,8 @@ impl Ranges<'_, '_> {
         self.wants_folders = false;
         let is_deep = |key: &[u8]| key.starts_with(prefix) && key[prefix.len()..].contains(&b'/');
         // A key ending in the only slash may be shown by stores that fold the rest.
-        if answer.objects.iter().any(|object| is_deep(object.key.as_bytes()) && !object.key.as_bytes().ends_with(b"/")) {
+        if answer.objects.iter().any(|object| is_deep(object.key.as_bytes()) && !object.key.as_bytes().ends_with(b"/"))
+        {
             self.tally.warn(ListingWarning::DelimiterIgnored);
             return;
         }
@@ -182,7 +185,7 @@ impl Ranges<'_, '_> {
             }
             return;
         }
-        let expected: f64 = self.active.iter().map(|&id| self.ranges[id].remaining_keys).sum();
+        let expected: f64 = self.active.iter().map(|&id| self.ranges[id].outlook.keys).sum();
         if level + 1 == MOST_LEVELS || folders.len() > FEW_FOLDERS || expected < SMALL_PAGES * self.page_keys as f64 {
             return;
         }
@@ -198,7 +201,8 @@ impl Ranges<'_, '_> {
         let folders = &self.folders;
         let touched = |range: &Range| {
             let after = range.after.as_ref().map_or(&b""[..], ObjectKey::as_bytes);
-            let starts_at_one = usize::from(after.ends_with(b"/") && folders.innermost(after).is_some_and(|it| it.as_bytes() == after));
+            let starts_at_one =
+                usize::from(after.ends_with(b"/") && folders.innermost(after).is_some_and(|it| it.as_bytes() == after));
             folders.between(after, Some(range.position())).len() + starts_at_one
         };
         self.touched_folders = self.ranges.iter().map(touched).sum();
@@ -210,8 +214,9 @@ impl Ranges<'_, '_> {
     /// True when some range has still to come through the folder.
     fn is_ahead(&self, folder: &ObjectKey) -> bool {
         let end = end_of_folder(folder);
-        self.active.iter().map(|&id| &self.ranges[id]).any(|range| {
-            range.position() < &end[..] && range.through.as_ref().is_none_or(|through| through > folder)
-        })
+        self.active
+            .iter()
+            .map(|&id| &self.ranges[id])
+            .any(|range| range.position() < &end[..] && range.through.as_ref().is_none_or(|through| through > folder))
     }
 }

@@ -56,7 +56,7 @@ fn keys(listing: &Listing) -> Vec<String> {
 }
 
 fn numbered(count: usize) -> Vec<String> {
-    (0..count).map(|i| format!("d{}/f{i:05}", i / 700)).collect()
+    (0..count).map(|i| format!("d{:02}/f{i:05}", i / 700)).collect()
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn two_pages_cost_a_handful_of_requests() {
     for count in [1001, 1999, 2000] {
         for (name, shape) in shapes(count) {
             let listing = list_timed(FakeStore::new(shape.iter().map(String::as_str), 1000), 32).0;
-            assert_eq!(keys(&listing), shape);
+            assert!(keys(&listing) == shape);
             assert!(listing.requests() <= 8, "{count} {name}: {} requests", listing.requests());
         }
     }
@@ -86,11 +86,11 @@ fn large_listings_cost_little_more_than_their_pages_and_use_many_workers() {
     for count in [5_000, 30_000, 200_000] {
         for (name, shape) in shapes(count) {
             let (listing, time) = list_timed(FakeStore::new(shape.iter().map(String::as_str), 1000), 32);
-            assert_eq!(keys(&listing), shape, "{name}");
+            assert!(keys(&listing) == shape, "{name}");
             let pages = shape.len().div_ceil(1000) as f64;
             let requests = listing.requests();
             assert!(requests as f64 <= 1.15 * pages + 64.0, "{name}: {requests} requests for {pages} pages");
-            // A second to find out where to cut, then three workers of four are busy.
+            // Some time to find out where to cut, then three workers of four are busy.
             let limit = 1.0 + pages * 0.060 / 24.0;
             assert!(time.as_secs_f64() < limit, "{name}: {time:?} for {pages} pages");
         }
@@ -99,7 +99,9 @@ fn large_listings_cost_little_more_than_their_pages_and_use_many_workers() {
 
 #[test]
 fn a_million_objects_take_less_than_50_bytes_each() {
-    for (name, shape) in shapes(1_000_000).into_iter().filter(|(name, _)| ["image classes", "padded numbers"].contains(name)) {
+    for (name, shape) in
+        shapes(1_000_000).into_iter().filter(|(name, _)| ["image classes", "padded numbers"].contains(name))
+    {
         let (listing, time) = list_timed(FakeStore::new(shape.iter().map(String::as_str), 1000), 32);
         let bytes = listing.memory_bytes() as f64 / listing.objects() as f64;
         assert!(bytes < 50.0, "{name}: {bytes} bytes an object");
@@ -117,14 +119,16 @@ fn only_what_is_below_the_prefix_is_listed() {
 }
 
 fn key_sets() -> impl Strategy<Value = BTreeSet<String>> {
-    let awkward = proptest::string::string_regex("([ab0-2/.!\u{e9}]{1,6}/){0,2}[a-c0-9/\u{4e00}-\u{4e10} ]{1,5}").unwrap();
-    let padded = (0u32..2000).prop_map(|i| format!("img/{i:06}.jpg"));
-    let hashed = any::<u64>().prop_map(|i| format!("{i:016x}"));
+    let awkward = proptest::string::string_regex("([ab0-2/.!\u{e9}]{1,6}/){0,2}[a-c0-9/\u{4e00}-\u{4e10} ]{1,5}")
+        .unwrap()
+        .boxed();
+    let padded = (0u32..2000).prop_map(|i| format!("img/{i:06}.jpg")).boxed();
+    let hashed = any::<u64>().prop_map(|i| format!("{i:016x}")).boxed();
     let set = |keys: BoxedStrategy<String>| proptest::collection::btree_set(keys, 0..400);
     prop_oneof![
-        set(awkward.clone().boxed()),
-        set(padded.clone().boxed()),
-        set(hashed.clone().boxed()),
+        set(awkward.clone()),
+        set(padded.clone()),
+        set(hashed.clone()),
         set(prop_oneof![awkward, padded, hashed].boxed()),
     ]
 }
@@ -147,26 +151,31 @@ fn oddities() -> impl Strategy<Value = Vec<Oddity>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
     fn every_key_is_listed_once_in_order(
-        set in key_sets(), page in 1usize..40, asked in proptest::option::of(1u16..60), workers in 1usize..40,
+        set in key_sets(), page in 1usize..40, asked in proptest::option::of(1u16..60), workers in 1usize..40, jitter: u64,
     ) {
-        let store = Arc::new(FakeStore::new(set.iter().map(String::as_str), page));
+        let mut store = FakeStore::new(set.iter().map(String::as_str), page);
+        store.jitter = Some(jitter);
+        let store = Arc::new(store);
         let config = ListingConfig { max_in_flight: workers, page_keys: asked };
         let listing = run(list_prefix(Arc::clone(&store) as Arc<dyn ObjectStore>, &"".into(), &config, &Silent)).unwrap();
         prop_assert_eq!(keys(&listing), set.into_iter().collect::<Vec<_>>());
         prop_assert_eq!(listing.warnings(), &[]);
         prop_assert!(store.most_running.load(SeqCst) <= workers);
-        prop_assert_eq!(listing.requests(), store.requests.load(SeqCst));
+        // Those of which the answer is no longer needed may not have gone out.
+        prop_assert!(listing.requests() >= store.requests.load(SeqCst));
     }
 
     #[test]
     fn every_key_is_listed_once_in_order_by_odd_stores_too(
-        set in key_sets(), page in 2usize..40, workers in 1usize..40, oddities in oddities(),
+        set in key_sets(), page in 2usize..40, workers in 1usize..40, oddities in oddities(), jitter: u64,
     ) {
-        let store = Arc::new(FakeStore::new(set.iter().map(String::as_str), page).with(&oddities));
+        let mut store = FakeStore::new(set.iter().map(String::as_str), page).with(&oddities);
+        store.jitter = Some(jitter);
+        let store = Arc::new(store);
         let listing = list(&store, "", workers).unwrap();
         prop_assert_eq!(keys(&listing), set.into_iter().collect::<Vec<_>>());
     }
@@ -175,21 +184,24 @@ proptest! {
 #[test]
 fn a_store_that_ignores_start_after_is_listed_folder_by_folder() {
     let all = numbered(5_000);
-    let store = Arc::new(FakeStore::new(all.iter().map(String::as_str), 100).with(&[Oddity::StartAfterIgnored]));
-    let listing = list(&store, "", 8).unwrap();
-    assert_eq!(keys(&listing), all);
+    let store = FakeStore::new(all.iter().map(String::as_str), 100).with(&[Oddity::StartAfterIgnored]);
+    let (listing, time) = list_timed(store, 8);
+    assert!(keys(&listing) == all);
     assert_eq!(listing.warnings(), [ListingWarning::StartAfterIgnored]);
-    assert!(store.most_running.load(SeqCst) > 4, "folders were not listed side by side");
+    assert!(
+        time.as_secs_f64() < listing.requests() as f64 * 0.060 / 4.0,
+        "folders were not listed side by side: {time:?}"
+    );
 }
 
 #[test]
 fn a_store_with_an_order_of_its_own_is_sorted() {
-    let all: Vec<String> = (0..3_000).map(|i| format!("{}{}/{i:04}", ["a", "a-", "a.b"][i % 3], i % 5)).collect();
+    let all: Vec<String> = (0..3_000).map(|i| format!("{}/{i:04}", ["a", "a-", "a.b"][i % 3])).collect();
     let sorted: Vec<String> = all.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
     for oddity in [Oddity::PathOrder, Oddity::Shuffled] {
         let store = Arc::new(FakeStore::new(all.iter().map(String::as_str), 100).with(&[oddity]));
         let listing = list(&store, "", 8).unwrap();
-        assert_eq!(keys(&listing), sorted);
+        assert!(keys(&listing) == sorted);
         assert!(!listing.warnings().is_empty());
     }
 }
@@ -198,18 +210,18 @@ fn a_store_with_an_order_of_its_own_is_sorted() {
 fn what_does_not_belong_is_left_out_and_reported() {
     let all = numbered(3_000);
     let store = Arc::new(FakeStore::new(all.iter().map(String::as_str), 100).with(&[Oddity::PrefixIgnored]));
-    let listing = list(&store, "d1/", 8).unwrap();
-    assert_eq!(keys(&listing), all[700..1400]);
+    let listing = list(&store, "d01/", 8).unwrap();
+    assert!(keys(&listing) == all[700..1400]);
     assert!(matches!(listing.warnings(), [ListingWarning::ForeignKeys { count: 1.., .. }]), "{:?}", listing.warnings());
 
     let store = Arc::new(FakeStore::new(all.iter().map(String::as_str), 100).with(&[Oddity::KeysRepeated]));
     let listing = list(&store, "", 8).unwrap();
-    assert_eq!(keys(&listing), all);
+    assert!(keys(&listing) == all);
     assert!(matches!(listing.warnings(), [ListingWarning::RepeatedKeys(1..)]), "{:?}", listing.warnings());
 
     let store = Arc::new(FakeStore::new(all.iter().map(String::as_str), 100).with(&[Oddity::DelimiterIgnored]));
     let listing = list(&store, "", 8).unwrap();
-    assert_eq!(keys(&listing), all);
+    assert!(keys(&listing) == all);
     assert_eq!(listing.warnings(), [ListingWarning::DelimiterIgnored]);
 }
 
@@ -235,7 +247,8 @@ fn a_failed_page_fails_the_listing_and_ends_the_other_requests() {
     run(async {
         let config = config(16);
         let prefix = "d".into();
-        let error = clock.drive(list_prefix(Arc::clone(&store) as Arc<dyn ObjectStore>, &prefix, &config, &Silent)).await;
+        let error =
+            clock.drive(list_prefix(Arc::clone(&store) as Arc<dyn ObjectStore>, &prefix, &config, &Silent)).await;
         assert!(matches!(error, Err(ListingError::Store { .. })));
         assert_eq!(store.running.load(SeqCst), 0, "requests were still running when the error came");
     });
@@ -248,7 +261,7 @@ fn a_failed_look_at_folders_does_not_fail_the_listing() {
     // The first request is the first page; the next two are its continuation and the folded page.
     store.refuses = Some(|number, _| (number == 3).then_some(StoreErrorKind::AccessDenied));
     let store = Arc::new(store);
-    assert_eq!(keys(&list(&store, "", 8).unwrap()), all);
+    assert!(keys(&list(&store, "", 8).unwrap()) == all);
 }
 
 #[test]
@@ -256,15 +269,19 @@ fn throttling_halves_the_requests_in_flight_and_loses_nothing() {
     let all = numbered(20_000);
     let mut store = FakeStore::new(all.iter().map(String::as_str), 100);
     // A store that bears six requests at a time; a millisecond is the wait it asks for.
-    store.refuses = Some(|_, running| (running > 6).then_some(StoreErrorKind::Throttled(Some(Duration::from_millis(1)))));
+    store.refuses =
+        Some(|_, running| (running > 6).then_some(StoreErrorKind::Throttled(Some(Duration::from_millis(1)))));
     let clock = Arc::new(Clock::default());
     store.latency = Some((Duration::from_millis(60), Arc::clone(&clock)));
     let store = Arc::new(store);
     let config = config(32);
     let listing = run(async {
-        clock.drive(list_prefix(Arc::clone(&store) as Arc<dyn ObjectStore>, &"".into(), &config, &Silent)).await.unwrap()
+        clock
+            .drive(list_prefix(Arc::clone(&store) as Arc<dyn ObjectStore>, &"".into(), &config, &Silent))
+            .await
+            .unwrap()
     });
-    assert_eq!(keys(&listing), all);
+    assert!(keys(&listing) == all);
     assert!(listing.requests() < 200 + 30 + 64 + 40, "{} requests", listing.requests());
 }
 
@@ -320,7 +337,7 @@ fn progress_is_told_for_every_page() {
     let recorder = Recorder(Mutex::default());
     let listing = run(list_prefix(store, &"".into(), &config(8), &recorder)).unwrap();
     let calls = recorder.0.into_inner().unwrap();
-    assert_eq!(calls[0], (100, 2), "the request for the second page is sent before the first is stored");
+    assert_eq!(calls[0], (100, 3), "the next page and the folders are asked for before the first page is stored");
     assert_eq!(calls.last().unwrap().0, listing.objects());
     assert!(calls.is_sorted() && calls.len() >= 25);
 }

@@ -95,36 +95,39 @@ impl<'t, 'a> Walk<'t, 'a> {
     }
 
     fn accept(&mut self, id: usize, mut page: ListPage, token: Option<String>) -> Result<(), ListingError> {
-        let is_empty = page.objects.is_empty() && page.common_prefixes.is_empty();
-        let is_last = page.next.is_none();
-        if let Some(next) = page.next.take() {
-            // A page that comes again does so whatever its token is.
-            let first = page.objects.first().map(|object| object.key.clone());
-            let folder = page.common_prefixes.first().cloned();
-            let content = self.hasher.hash_one((first, folder, page.objects.len(), page.common_prefixes.len()));
-            let hash = self.hasher.hash_one(&next);
-            let chain = &mut self.chains[id];
-            chain.empty_pages = if is_empty { chain.empty_pages + 1 } else { 0 };
-            let is_new = token.as_ref() != Some(&next) && chain.seen.insert(hash) && (is_empty || chain.seen.insert(content));
-            if !is_new || chain.empty_pages > MOST_EMPTY_PAGES {
-                return Err(self.tally.stuck());
-            }
-            self.ask(id, Some(next));
-        }
-        let chain = &mut self.chains[id];
-        if is_last {
-            chain.seen = HashSet::new();
-        }
-        let (prefix, level) = (chain.prefix.clone(), chain.level);
+        let (prefix, level) = (self.chains[id].prefix.clone(), self.chains[id].level);
+        let mut is_empty = page.objects.is_empty();
         for folder in std::mem::take(&mut page.common_prefixes) {
             let is_below = folder.as_bytes().starts_with(prefix.as_bytes()) && folder != prefix;
             if is_below && self.folders.insert(folder.clone()) {
+                is_empty = false;
                 self.begin(folder, level + 1);
             }
+        }
+        match page.next.take() {
+            Some(next) => {
+                if token.as_ref() == Some(&next) || !self.goes_on(id, &next, &page.objects, is_empty) {
+                    return Err(self.tally.stuck());
+                }
+                self.ask(id, Some(next));
+            }
+            None => self.chains[id].seen = HashSet::new(),
         }
         drop_foreign_keys(&mut page, self.tally);
         self.store(page.objects);
         Ok(())
+    }
+
+    /// False when a chain has come back to where it was, or brings nothing for too long.
+    fn goes_on(&mut self, id: usize, next: &str, objects: &[ListedObject], is_empty: bool) -> bool {
+        // A page that comes again does so whatever its token is.
+        let ends = (objects.first().map(|object| &object.key), objects.last().map(|object| &object.key));
+        let (token, content) = (self.hasher.hash_one(next), self.hasher.hash_one((ends, objects.len())));
+        let chain = &mut self.chains[id];
+        chain.empty_pages = if is_empty { chain.empty_pages + 1 } else { 0 };
+        chain.empty_pages <= MOST_EMPTY_PAGES
+            && chain.seen.insert(token)
+            && (objects.is_empty() || chain.seen.insert(content))
     }
 
     /// Packs one page, in whatever order it came.

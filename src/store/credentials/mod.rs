@@ -51,11 +51,20 @@ pub struct CredentialsConfig {
     pub order: ProviderOrder,
     /// The variables of Alibaba Cloud.
     pub alibaba: AlibabaEnvironment,
+    /// Use these and look nowhere: for a server whose keys are known, as that of the demo.
+    pub fixed: Option<Credentials>,
 }
 
 /// The credentials of one store.
 #[derive(Debug)]
-pub struct StoreCredentials(Option<CredentialsCache>);
+pub struct StoreCredentials(Source);
+
+#[derive(Debug)]
+enum Source {
+    Anonymous,
+    Fixed(Arc<Credentials>),
+    Found(CredentialsCache),
+}
 
 impl StoreCredentials {
     /// Looks where `config` says, when first asked. `rng` spreads the refreshes of many machines; `http` asks Alibaba Cloud's
@@ -63,18 +72,22 @@ impl StoreCredentials {
     #[must_use]
     pub fn new(config: &CredentialsConfig, clock: Arc<dyn Clock>, rng: SmallRng, http: &reqwest::Client) -> Self {
         if config.anonymous {
-            return StoreCredentials(None);
+            return StoreCredentials(Source::Anonymous);
+        }
+        if let Some(credentials) = &config.fixed {
+            return StoreCredentials(Source::Fixed(Arc::new(credentials.clone())));
         }
         let chain = Chain::new(providers(config, &clock, http), advice(config));
-        StoreCredentials(Some(CredentialsCache::new(chain, clock, rng)))
+        StoreCredentials(Source::Found(CredentialsCache::new(chain, clock, rng)))
     }
 
     /// Name of the provider whose credentials are in use, for people: "anonymous", "environment", "profile" ...
     #[must_use]
     pub fn describe(&self) -> &'static str {
         match &self.0 {
-            None => "anonymous",
-            Some(cache) => cache.provider().unwrap_or("none found yet"),
+            Source::Anonymous => "anonymous",
+            Source::Fixed(_) => "fixed",
+            Source::Found(cache) => cache.provider().unwrap_or("none found yet"),
         }
     }
 }
@@ -82,15 +95,19 @@ impl StoreCredentials {
 impl CredentialsSource for StoreCredentials {
     fn current(&self) -> BoxFuture<'_, Result<Option<Arc<Credentials>>, CredentialsError>> {
         match &self.0 {
-            None => async { Ok(None) }.boxed(),
-            Some(cache) => cache.current().map(|found| found.map(Some)).boxed(),
+            Source::Anonymous => async { Ok(None) }.boxed(),
+            Source::Fixed(credentials) => {
+                let credentials = Arc::clone(credentials);
+                async { Ok(Some(credentials)) }.boxed()
+            }
+            Source::Found(cache) => cache.current().map(|found| found.map(Some)).boxed(),
         }
     }
 
     fn refresh(&self) -> BoxFuture<'_, ()> {
         match &self.0 {
-            None => async {}.boxed(),
-            Some(cache) => cache.refresh().boxed(),
+            Source::Anonymous | Source::Fixed(_) => async {}.boxed(),
+            Source::Found(cache) => cache.refresh().boxed(),
         }
     }
 }

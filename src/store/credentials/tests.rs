@@ -441,6 +441,18 @@ async fn an_anonymous_store_asks_no_provider() {
     assert_eq!(store.describe(), "anonymous");
 }
 
+#[tokio::test]
+async fn fixed_credentials_are_used_whatever_the_environment_has() {
+    let known = Credentials::new("id", "secret", None);
+    let alibaba = AlibabaEnvironment { access_key_id: some("half"), ..AlibabaEnvironment::default() };
+    let config = CredentialsConfig { fixed: Some(known.clone()), alibaba, ..CredentialsConfig::default() };
+    let store = StoreCredentials::new(&config, Arc::new(SystemClock), SmallRng::seed_from_u64(1), &http());
+    assert_eq!(store.current().await, Ok(Some(Arc::new(known.clone()))));
+    store.refresh().await;
+    assert_eq!(store.current().await, Ok(Some(Arc::new(known))));
+    assert_eq!(store.describe(), "fixed");
+}
+
 mod child {
     use super::*;
 

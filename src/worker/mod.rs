@@ -3,6 +3,10 @@
 //! A start that fails leaves nothing behind: the mount is made last and undone by dropping it. A volume counts as started only when
 //! a stat through the mount was answered by this very mount.
 
+mod bucket;
+
+pub use bucket::{Bucket, StoreConfig};
+
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,8 +14,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rand::SeedableRng;
-use rand::rngs::SmallRng;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -24,12 +26,9 @@ use crate::model::{ObjectKey, UnixMillis};
 use crate::namespace::listing::{ListingConfig, ListingError, ListingProgress, list_prefix};
 use crate::namespace::{BuildError, BuilderConfig, Destination, Namespace, ObjectEntry, SnapshotBuilder};
 use crate::read::{ReadConfig, Reader};
-use crate::store::clock::SystemClock;
-use crate::store::credentials::{CredentialsConfig, StoreCredentials, http_client};
-use crate::store::diagnose::{Diagnosis, Target, explain};
-use crate::store::retry::{RetryConfig, RetryStore};
-use crate::store::s3::{S3Config, S3ConfigError, S3Store};
-use crate::store::{ListRequest, ObjectStore, StoreError};
+use crate::store::diagnose::Diagnosis;
+use crate::store::s3::S3ConfigError;
+use crate::store::{ListRequest, StoreError};
 
 /// Longest wait for an answer from a mount point: a healthy one takes microseconds, a loaded machine seconds.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
@@ -55,17 +54,6 @@ pub struct VolumeConfig {
     pub fuse: FuseConfig,
     /// What mount tables show, as `s3://bucket/prefix`.
     pub source_name: String,
-}
-
-/// How to reach a bucket.
-#[derive(Debug, Clone)]
-pub struct StoreConfig {
-    /// Endpoint, bucket, region, dialect.
-    pub s3: S3Config,
-    /// Where credentials come from.
-    pub credentials: CredentialsConfig,
-    /// How long and how often to try.
-    pub retry: RetryConfig,
 }
 
 /// How names are found.
@@ -158,41 +146,29 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// The store that `config` describes, with retries.
-///
-/// # Errors
-/// The configuration makes no sense.
-pub fn open_store(config: &StoreConfig) -> Result<Arc<dyn ObjectStore>, VolumeError> {
-    let clock = Arc::new(SystemClock);
-    let http = http_client().map_err(|error| S3ConfigError::Tls(error.to_string()))?;
-    let credentials = StoreCredentials::new(&config.credentials, clock.clone(), SmallRng::from_os_rng(), &http);
-    let store = S3Store::new(config.s3.clone(), Arc::new(credentials))?;
-    tracing::info!(store = %store.describe(), "store");
-    Ok(Arc::new(RetryStore::new(Arc::new(store), config.retry.clone(), clock, SmallRng::from_os_rng())))
-}
-
 /// Lists the prefix and builds its namespace.
 ///
 /// # Errors
 /// The store refuses, the prefix is an object, or nothing is there and `require_nonempty` is set.
 pub async fn build_namespace(
-    store: Arc<dyn ObjectStore>,
+    bucket: &Bucket,
     config: &VolumeConfig,
     progress: &dyn ListingProgress,
 ) -> Result<Namespace, VolumeError> {
+    let store = bucket.starting_store();
     let listed_at = UnixMillis::from(SystemTime::now());
     let listing_config =
         ListingConfig { max_in_flight: config.namespace.list_concurrency, ..ListingConfig::default() };
     let listing = match list_prefix(Arc::clone(&store), &config.prefix, &listing_config, progress).await {
         Ok(listing) => listing,
-        Err(ListingError::Store { source, .. }) => return Err(explained(source, config).await),
+        Err(ListingError::Store { source, .. }) => return Err(bucket.explain(source, &config.prefix).await),
         Err(error) => return Err(VolumeError::Listing { source_name: config.source_name.clone(), error }),
     };
     for warning in listing.warnings() {
         tracing::warn!("listing: {warning}");
     }
     if listing.objects() == 0 {
-        refuse_or_warn_empty(&*store, config).await?;
+        refuse_or_warn_empty(bucket, config).await?;
     }
     let builder_config = BuilderConfig {
         destination: Destination::Memory,
@@ -211,30 +187,18 @@ pub async fn build_namespace(
     Ok(namespace)
 }
 
-async fn explained(error: StoreError, config: &VolumeConfig) -> VolumeError {
-    let s3 = &config.store.s3;
-    let target = Target {
-        bucket: s3.bucket.clone(),
-        prefix: config.prefix.clone(),
-        endpoint: s3.endpoint.clone(),
-        region: s3.region.clone(),
-    };
-    let diagnosis = explain(&error, &target).await;
-    VolumeError::Store { error, diagnosis }
-}
-
 /// An empty prefix mounts empty with a warning, unless it was to be refused or is an object's key.
-async fn refuse_or_warn_empty(store: &dyn ObjectStore, config: &VolumeConfig) -> Result<(), VolumeError> {
+async fn refuse_or_warn_empty(bucket: &Bucket, config: &VolumeConfig) -> Result<(), VolumeError> {
     let bytes = config.prefix.as_bytes();
     let key = ObjectKey::from(bytes.strip_suffix(b"/").unwrap_or(bytes));
     if !key.is_empty() {
         let request = ListRequest { prefix: key.clone(), max_keys: Some(1), ..ListRequest::default() };
-        match store.list(&request).await {
+        match bucket.starting_store().list(&request).await {
             Ok(page) if page.objects.iter().any(|object| object.key == key) => {
                 return Err(VolumeError::PrefixIsObject { bucket: config.store.s3.bucket.clone(), key });
             }
             Ok(_) => {}
-            Err(error) => return Err(explained(error, config).await),
+            Err(error) => return Err(bucket.explain(error, &config.prefix).await),
         }
     }
     if config.namespace.require_nonempty {
@@ -274,11 +238,12 @@ impl Volume {
             MountTarget::Path(path) => Place::Mountpoint(blocking(move || prepare(&path, ANSWER_DEADLINE)).await?),
             MountTarget::Device(device) => Place::Device(device),
         };
-        let store = open_store(&config.store)?;
-        let namespace = Arc::new(build_namespace(Arc::clone(&store), &config, &*progress).await?);
+        let bucket = Bucket::open(&config.store)?;
+        let namespace = Arc::new(build_namespace(&bucket, &config, &*progress).await?);
+        bucket.report();
         let (notifier, notifications) = KernelNotifier::new();
         let reader = Reader::new(
-            store,
+            bucket.store(),
             Arc::clone(&namespace),
             &config.read,
             Handle::current(),
