@@ -317,14 +317,14 @@ fn errors_do_not_use_up_anything() {
         };
         // Those that are tried again until the time is up, then many that are not.
         let some = KeyPattern::Containing("f0".to_owned());
-        origin.conditions().add_fault(get_rule(Fault::EarlyEnd(100)).key(some));
+        origin.conditions().add_fault(get_rule(Fault::EarlyEnd(0)).key(some));
         read_all(true);
         origin.conditions().clear_faults();
         let denied = origin.break_gets(Fault::Status(403, "AccessDenied"));
         for _ in 0..30 {
             read_all(true);
         }
-        assert!(origin.conditions().fault_hits(denied) > 1000);
+        assert!(origin.conditions().fault_hits(denied) > 500, "enough to use up what there is of anything");
         origin.conditions().clear_faults();
         read_all(false);
     }
