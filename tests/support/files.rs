@@ -49,6 +49,15 @@ pub fn same_bytes(found: &[u8], expected: &[u8], what: &str) {
     }
 }
 
+/// The error number of something that must fail.
+#[track_caller]
+pub fn errno<T>(result: io::Result<T>) -> i32 {
+    match result {
+        Ok(_) => panic!("it succeeded"),
+        Err(error) => error.raw_os_error().unwrap(),
+    }
+}
+
 /// Every path below `root`, relative, with its bytes; directories end in `/` and have none.
 pub fn tree_of(root: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     fn walk(directory: &Path, below: &[u8], into: &mut BTreeMap<Vec<u8>, Vec<u8>>) {

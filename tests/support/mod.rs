@@ -14,7 +14,7 @@ mod servers;
 mod uploads;
 mod wait;
 
-pub use files::{content, read_at, same_bytes, synthetic_content, tree_of};
+pub use files::{content, errno, read_at, same_bytes, synthetic_content, tree_of};
 pub use kernel::{
     EntryRecord, drop_inodes, forget_pages, ioctl_errno, list_in_pieces, map_file, open_with, tcgets_errno,
 };
