@@ -2,5 +2,17 @@
 //!
 //! `support` starts servers, mounts and cleans up; a test should read like the sentence in its name.
 
+#[expect(unreachable_pub, reason = "what the tests share is public in one crate that nobody uses")]
+mod support;
+
 mod architecture;
+mod conformance;
+mod costs;
+mod faults;
+mod keys;
 mod licences;
+mod mounting;
+mod reading;
+mod real_data;
+mod semantics;
+mod tree_model;

@@ -10,16 +10,22 @@ use std::sync::mpsc;
 use std::thread;
 
 use fuser::{INodeNo, Notifier};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
 
 use crate::read::NameChanged;
 
+/// A name, and whom to tell that the kernel has forgotten it.
+type Message = (NameChanged, oneshot::Sender<()>);
+
 /// Accepts names that changed and makes the kernel look them up again. Cheap to clone; never blocks.
 #[derive(Debug, Clone)]
-pub struct KernelNotifier(mpsc::Sender<NameChanged>);
+pub struct KernelNotifier(mpsc::Sender<Message>);
 
 /// The end of the notifier that waits for the session.
 #[derive(Debug)]
-pub struct PendingNotifications(mpsc::Receiver<NameChanged>);
+pub struct PendingNotifications(mpsc::Receiver<Message>);
 
 impl KernelNotifier {
     /// A notifier; what it is told before the session starts is sent then.
@@ -29,10 +35,13 @@ impl KernelNotifier {
         (KernelNotifier(sender), PendingNotifications(receiver))
     }
 
-    /// The kernel shall look this name up again.
-    pub fn name_changed(&self, change: NameChanged) {
-        // Nobody listens once the session has ended, and then there is no kernel to tell.
-        let _ended = self.0.send(change);
+    /// The kernel shall look this name up again; what is returned is over when it will.
+    #[must_use]
+    pub fn name_changed(&self, change: NameChanged) -> BoxFuture<'static, ()> {
+        let (done, forgotten) = oneshot::channel();
+        // Nobody listens once the session has ended, and then there is no kernel to tell: `done` is dropped, which is an end, too.
+        let _ended = self.0.send((change, done));
+        forgotten.map(|_told_or_ended| ()).boxed()
     }
 }
 
@@ -40,8 +49,10 @@ impl PendingNotifications {
     /// Starts the thread. It ends with the last [`KernelNotifier`].
     pub(super) fn spawn(self, kernel: Notifier) -> io::Result<()> {
         thread::Builder::new().name("fuse-notify".into()).spawn(move || {
-            for change in self.0 {
+            for (change, done) in self.0 {
                 forget(&kernel, &change);
+                // A reader that no longer waits needs no word.
+                let _ = done.send(());
             }
         })?;
         Ok(())

@@ -50,6 +50,9 @@ const DIRECT_LINGER: Duration = Duration::from_secs(5);
 /// Cached blocks that nobody used for this long are given back, so memory falls after load.
 const CACHE_IDLE: Duration = Duration::from_secs(300);
 
+/// Longest wait until the kernel has forgotten a name that changed: microseconds, unless the directory is busy.
+const FORGET_DEADLINE: Duration = Duration::from_secs(1);
+
 /// Share of the pool for GETs in flight and replies; the rest may be cache.
 const IN_FLIGHT_SHARE: u64 = 4;
 
@@ -76,8 +79,8 @@ pub struct NameChanged {
     pub name: Vec<u8>,
 }
 
-/// Told of each name that changed. Must not block.
-pub type OnNameChanged = Box<dyn Fn(NameChanged) + Send + Sync>;
+/// Told of each name that changed. Must not block; what it returns is over when the kernel has forgotten the name.
+pub type OnNameChanged = Box<dyn Fn(NameChanged) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// Reads from objects by node.
 #[derive(Clone)]
@@ -264,8 +267,11 @@ impl Shared {
         tracing::info!(%key, exists = found.is_some(), "object changed since it was listed");
         // The new node is found by name, once the kernel has forgotten the old one.
         let _new_node = self.namespace.replace(node, found.map(|object| (object.version(), object.modified)));
-        if let (Some(parent), Some(name)) = (self.namespace.parent(node), self.namespace.name_of(node)) {
-            (self.on_name_changed)(NameChanged { parent, name });
+        let (Some(parent), Some(name)) = (self.namespace.parent(node), self.namespace.name_of(node)) else { return };
+        // Whoever hears of the change may open the name again at once, and is to get the new object.
+        let forgotten = (self.on_name_changed)(NameChanged { parent, name });
+        if tokio::time::timeout(FORGET_DEADLINE, forgotten).await.is_err() {
+            tracing::warn!(%key, "the kernel has not forgotten a changed object's name yet");
         }
     }
 }

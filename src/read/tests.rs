@@ -64,7 +64,14 @@ impl Fixture {
             Arc::clone(&namespace),
             &config,
             Handle::current(),
-            Box::new(move |change| seen.lock().unwrap().push(change)),
+            // As the kernel's notifier does it: known a little later.
+            Box::new(move |change| {
+                let seen = Arc::clone(&seen);
+                Box::pin(async move {
+                    tokio::task::yield_now().await;
+                    seen.lock().unwrap().push(change);
+                })
+            }),
         );
         Fixture { store, namespace, reader, changes }
     }
@@ -231,7 +238,8 @@ async fn a_replaced_object_is_stale_and_its_name_leads_to_the_new_version() {
         assert_ne!(new, old);
         assert_eq!(fixture.read(new, 0, 4096).await.unwrap(), [7; 100]);
         let changes = fixture.changes.lock().unwrap().clone();
-        assert_eq!(changes, [NameChanged { parent: fixture.node("d"), name: b"a".to_vec() }]);
+        let expected = [NameChanged { parent: fixture.node("d"), name: b"a".to_vec() }];
+        assert_eq!(changes, expected, "the kernel has forgotten the name before the error is told");
         assert_eq!(fixture.store.counters().lists, 1, "that one key, once");
         assert!(matches!(fixture.read(old, 2 * MIB, 4096).await, Err(ReadError::Stale)));
         assert_eq!(fixture.store.counters().lists, 1, "no storm");
