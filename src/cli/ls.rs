@@ -5,7 +5,7 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
 
-use super::browse::{Place, find, file_name, mode_text, name_bytes, time_text, written};
+use super::browse::{Place, file_name, find, mode_text, name_bytes, time_text, written};
 use super::error::CliError;
 use super::exit_code::ExitCode;
 use super::progress::{Counter, Display, REFRESH};
@@ -75,10 +75,7 @@ fn list_directory<W: Write>(
     Ok((outcome, below))
 }
 
-async fn build_with_progress(
-    bucket: &Bucket,
-    settings: &BrowseSettings,
-) -> Result<Namespace, CliError> {
+async fn build_with_progress(bucket: &Bucket, settings: &BrowseSettings) -> Result<Namespace, CliError> {
     let counter = Counter::default();
     let mut display = Display::new(say);
     let mut build = std::pin::pin!(worker::build_namespace(bucket, &settings.volume, &counter));

@@ -8,6 +8,7 @@ use crate::model::{MIB, NodeId, UnixMillis};
 use crate::namespace::{Node, NodeKind};
 
 /// `st_blksize`: CPython, cp and stdio take their buffer size from it, and a small file should be one read.
+#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 const BLOCK_SIZE_BYTES: u32 = MIB as u32;
 
 /// `st_blocks` counts in these, whatever the block size.

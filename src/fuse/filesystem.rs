@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileHandle, FileType, Generation, INodeNo, IoctlFlags, KernelConfig, LockOwner,
-    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry,
-    ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use tokio::runtime::Handle;
 
@@ -48,12 +48,7 @@ pub(super) struct Filesystem {
 }
 
 impl Filesystem {
-    pub(super) fn new(
-        namespace: Arc<Namespace>,
-        reader: Reader,
-        attributes: AttributeConfig,
-        runtime: Handle,
-    ) -> Self {
+    pub(super) fn new(namespace: Arc<Namespace>, reader: Reader, attributes: AttributeConfig, runtime: Handle) -> Self {
         Filesystem { namespace, reader, attributes, runtime }
     }
 
@@ -293,15 +288,7 @@ impl fuser::Filesystem for Filesystem {
         reply.error(Errno::EROFS);
     }
 
-    fn mkdir(
-        &self,
-        _request: &Request,
-        _parent: INodeNo,
-        _name: &OsStr,
-        _mode: u32,
-        _umask: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mkdir(&self, _request: &Request, _parent: INodeNo, _name: &OsStr, _mode: u32, _umask: u32, reply: ReplyEntry) {
         reply.error(Errno::EROFS);
     }
 

@@ -16,6 +16,7 @@ use super::filesystem::Filesystem;
 use super::notify::PendingNotifications;
 
 /// Longest request: 256 pages of 4 KiB, the kernel's default limit since 4.20.
+#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 pub const MAX_REQUEST_BYTES: u32 = MIB as u32;
 
 /// Requests the kernel may have under way in the background (read-ahead). At fewer, hundreds of readers make it split reads

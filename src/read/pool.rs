@@ -14,9 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::model::{KIB, MIB};
 
 /// Memory is counted in pages of 4 KiB, the smallest page of every supported machine.
+#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 const PAGE_BYTES: usize = 4 * KIB as usize;
 
 /// Largest single buffer: a block, or the longest read the kernel sends.
+#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 pub const MAX_BUFFER_BYTES: usize = MIB as usize;
 
 /// Buffers of `size` bytes come in classes of four steps per power of two, so at most a quarter of a buffer is unused.

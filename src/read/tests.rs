@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use crate::model::UnixMillis;
 use crate::namespace::{BuilderConfig, Destination, ObjectEntry, SnapshotBuilder};
 use crate::store::clock::SystemClock;
 use crate::store::faulty::{Fault, FaultyStore, STALL, Verb};
@@ -25,7 +26,8 @@ fn config(direct: bool) -> ReadConfig {
 }
 
 async fn namespace_of(store: &MemoryStore) -> Namespace {
-    let builder_config = BuilderConfig::new(Destination::Memory);
+    let builder_config =
+        BuilderConfig { destination: Destination::Memory, listed_at: UnixMillis(0), show_shadowed: None };
     let mut builder = SnapshotBuilder::new(&ObjectKey::default(), builder_config).unwrap();
     let mut request = ListRequest::default();
     loop {

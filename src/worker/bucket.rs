@@ -52,8 +52,7 @@ impl Bucket {
     pub fn open(config: &StoreConfig) -> Result<Self, VolumeError> {
         let http = http_client().map_err(|error| S3ConfigError::Tls(error.to_string()))?;
         let rng = SmallRng::from_os_rng;
-        let credentials =
-            Arc::new(StoreCredentials::new(&config.credentials, Arc::new(SystemClock), rng(), &http));
+        let credentials = Arc::new(StoreCredentials::new(&config.credentials, Arc::new(SystemClock), rng(), &http));
         let s3 = Arc::new(S3Store::new(config.s3.clone(), Arc::clone(&credentials) as Arc<dyn CredentialsSource>)?);
         let retrying = |retry: RetryConfig| -> Arc<dyn ObjectStore> {
             Arc::new(RetryStore::new(Arc::clone(&s3) as Arc<dyn ObjectStore>, retry, Arc::new(SystemClock), rng()))

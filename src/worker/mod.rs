@@ -19,8 +19,8 @@ use tokio::sync::oneshot;
 
 use crate::fuse::{FuseConfig, KernelNotifier, MAX_REQUEST_BYTES, PendingNotifications, Session};
 use crate::handoff::{
-    AnswerError, DeviceNumber, MountError, MountOptions, Mounted, Mountpoint, UnmountError, UnmountMode, answers, mount,
-    prepare, set_read_ahead_kb,
+    AnswerError, DeviceNumber, MountError, MountOptions, Mounted, Mountpoint, UnmountError, UnmountMode, answers,
+    mount, prepare, set_read_ahead_kb,
 };
 use crate::model::{ObjectKey, UnixMillis};
 use crate::namespace::listing::{ListingConfig, ListingError, ListingProgress, list_prefix};
@@ -99,7 +99,9 @@ pub enum VolumeError {
         error: ListingError,
     },
     /// The prefix names an object.
-    #[error("s3://{bucket}/{key} is an object, not a prefix: mount the prefix above it, or a prefix that ends in \"/\"")]
+    #[error(
+        "s3://{bucket}/{key} is an object, not a prefix: mount the prefix above it, or a prefix that ends in \"/\""
+    )]
     PrefixIsObject {
         /// The bucket.
         bucket: String,
@@ -157,8 +159,7 @@ pub async fn build_namespace(
 ) -> Result<Namespace, VolumeError> {
     let store = bucket.starting_store();
     let listed_at = UnixMillis::from(SystemTime::now());
-    let listing_config =
-        ListingConfig { max_in_flight: config.namespace.list_concurrency, ..ListingConfig::default() };
+    let listing_config = ListingConfig { max_in_flight: config.namespace.list_concurrency, ..ListingConfig::default() };
     let listing = match list_prefix(Arc::clone(&store), &config.prefix, &listing_config, progress).await {
         Ok(listing) => listing,
         Err(ListingError::Store { source, .. }) => return Err(bucket.explain(source, &config.prefix).await),

@@ -22,6 +22,8 @@ pub(super) enum Oddity {
     StartAfterIgnored,
     /// A key equal to start-after is listed, too.
     StartAfterInclusive,
+    /// A listing that is to start within a folder starts behind it.
+    StartAfterSkips,
     MaxKeysIgnored,
     DelimiterIgnored,
     PrefixIgnored,
@@ -53,6 +55,8 @@ pub(super) struct FakeStore {
     pub(super) latency: Option<(Duration, Arc<Clock>)>,
     /// Answers overtake each other, in a way that this number decides.
     pub(super) jitter: Option<u64>,
+    /// A key that is there only for so many requests.
+    pub(super) deleted: Option<(u64, ObjectKey)>,
     /// Answers as long as this says so: (how many-th request, requests running now).
     pub(super) refuses: Option<fn(u64, usize) -> Option<StoreErrorKind>>,
     pub(super) requests: AtomicU64,
@@ -124,6 +128,7 @@ impl FakeStore {
             oddities: Vec::new(),
             latency: None,
             jitter: None,
+            deleted: None,
             refuses: None,
             requests: AtomicU64::new(0),
             running: AtomicUsize::new(0),
@@ -188,6 +193,14 @@ impl FakeStore {
             }),
             _ => 0,
         };
+        let start = match &request.start_after {
+            Some(after) if token.is_none() && self.is(Oddity::StartAfterSkips) => {
+                let folder = after.as_bytes().split(|&byte| byte == b'/').next().unwrap();
+                let is_inside = |key: &&ObjectKey| key.as_bytes().starts_with(folder);
+                start + self.keys[start..].iter().take_while(is_inside).count()
+            }
+            _ => start,
+        };
         let next = self.fill(&mut page, start, most, request);
         if let (Some(next), None) = (next, &page.next) {
             let repeated = usize::from(self.is(Oddity::KeysRepeated) && page.objects.len() > 1);
@@ -210,6 +223,11 @@ impl FakeStore {
         }
         while let Some(key) = self.keys.get(index) {
             let bytes = key.as_bytes();
+            let requests = self.requests.load(SeqCst);
+            if self.deleted.as_ref().is_some_and(|(after, deleted)| deleted == key && requests > *after) {
+                index += 1;
+                continue;
+            }
             if !bytes.starts_with(prefix) && !self.is(Oddity::PrefixIgnored) {
                 if is_plain {
                     return None;
@@ -303,9 +321,12 @@ impl ObjectStore for FakeStore {
     }
 }
 
+/// The how many-th key of a data set.
+type KeyOf = fn(u64) -> String;
+
 /// Keys as data sets have them, `count` of each.
 pub(super) fn shapes(count: u64) -> Vec<(&'static str, Vec<String>)> {
-    let shapes: [(&str, fn(u64) -> String); 12] = [
+    let shapes: [(&str, KeyOf); 12] = [
         ("padded numbers", |i| format!("img_{i:07}.jpg")),
         ("padded numbers in a folder", |i| format!("train/img_{i:09}.jpg")),
         ("plain numbers", |i| format!("images/{i}.png")),
@@ -330,7 +351,7 @@ pub(super) fn shapes(count: u64) -> Vec<(&'static str, Vec<String>)> {
             format!("c{class:02}/{:05}/{i}", hash / 77 % 200)
         }),
     ];
-    let sorted = |key: fn(u64) -> String| {
+    let sorted = |key: KeyOf| {
         let mut keys: Vec<String> = (0..count).map(key).collect();
         keys.sort_unstable();
         keys.dedup();

@@ -1,9 +1,10 @@
 //! Lists everything below a prefix, many requests at a time, into a compact ordered form.
 //!
 //! What comes out is complete, in strict byte order of the keys, each key once; a listing that cannot be complete is an error.
-//! `ranges` is the usual way: the key space is cut where keys are expected (`folders`, `key_space`, `outlook`, `spread`) and
-//! the parts are listed side by side. `walk` is the slow way, for stores that do not list in byte order. Both send their
-//! requests through `requests` and keep objects in a `run`. Which keys can be names is not asked here.
+//! `ranges` is the usual way: the key space is cut where keys are expected (`folders`, `key_space`, `outlook`, `spread`), the
+//! parts are listed side by side, and `seams` sees to it that nothing falls between them. `walk` is the slow way, for stores
+//! that do not list in byte order. Both send their requests through `requests` and keep objects in a `run`. Which keys can be
+//! names is not asked here.
 
 mod folders;
 mod key_space;
@@ -11,6 +12,7 @@ mod outlook;
 mod ranges;
 mod requests;
 mod run;
+mod seams;
 mod spread;
 mod walk;
 
@@ -104,7 +106,9 @@ impl fmt::Display for ListingWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::StartAfterIgnored => f.write_str("the store ignores start-after: it was listed folder by folder"),
-            Self::Unordered => f.write_str("the store does not list in byte order: it was listed folder by folder"),
+            Self::Unordered => f.write_str(
+                "the store does not list in byte order from where it is asked to: it was listed folder by folder",
+            ),
             Self::DelimiterIgnored => {
                 f.write_str("the store ignores the delimiter: its folders could not be seen beforehand")
             }

@@ -1,9 +1,9 @@
 //! The usual way to list: the key space as a chain of ranges, each listed page by page, busy ones cut for idle workers.
 //!
 //! One task owns the chain and decides; the requests are tasks of their own (`requests`). A range is listed from behind its
-//! start until a key past its end comes, so every seam between two ranges is seen from both sides: the first key past one
-//! range's end must be the first of the next. Where that does not hold, or keys come that cannot, the store does not list in
-//! byte order from where it is asked to, and the listing starts again in the slow way (`walk`).
+//! start until a key past its end comes, so every seam between two ranges is seen from both sides (`seams`). Where the sides
+//! do not agree, or keys come that cannot, the store does not list in byte order from where it is asked to, and the listing
+//! starts again in the slow way (`walk`).
 //!
 //! How much is cut is limited by what it has cost so far: requests beyond the pages that a listing needs stay below a small
 //! share of them.
@@ -31,8 +31,8 @@ pub(super) enum Purpose {
     Folders { level: u8, page: u8 },
     /// To look again at what follows a range.
     Seam(usize),
-    /// To look for a key that one range has seen and the next one has not.
-    Missed,
+    /// To look by name for a key that the range on one side of a seam has seen and that on the other has not.
+    Missing,
 }
 
 /// How a listing in ranges ended.
@@ -105,6 +105,8 @@ pub(super) struct Ranges<'t, 'a> {
     /// Most keys seen on one page.
     pub(super) page_keys: usize,
     pub(super) answers: u64,
+    /// Seams being looked at again.
+    pub(super) open_seams: usize,
     /// Answers counted by the part of each that was of use.
     pub(super) useful_pages: f64,
 }
@@ -125,6 +127,7 @@ impl<'t, 'a> Ranges<'t, 'a> {
             first_key: Vec::new(),
             page_keys: 0,
             answers: 0,
+            open_seams: 0,
             useful_pages: 0.0,
         }
     }
@@ -148,39 +151,27 @@ impl<'t, 'a> Ranges<'t, 'a> {
 
     async fn run(&mut self) -> Result<Option<ListingWarning>, ListingError> {
         self.ask_page(0, None);
-        let mut seams = 0;
         while let Some((purpose, request, answer)) = self.requests.next().await {
             self.answers += 1;
-            match purpose {
-                Purpose::Page(id) => {
-                    let page = answer.map_err(|error| self.tally.failed(error))?;
-                    if let Some(odd) = self.accept(id, page, request.continuation.as_deref())? {
-                        return Ok(Some(odd));
-                    }
-                    self.tally.report(self.requests.sent());
-                    seams += self.check_seams(id);
-                }
-                // Folders only guide; without them the listing takes longer.
-                Purpose::Folders { level, page } => {
-                    self.accept_folders(&request, answer.unwrap_or_default(), level, page)
-                }
-                Purpose::Seam(id) => {
-                    seams -= 1;
-                    let page = answer.map_err(|error| self.tally.failed(error))?;
-                    if !self.seam_holds(id, &page) {
-                        return Ok(Some(ListingWarning::Unordered));
-                    }
-                }
-                Purpose::Missed => {
-                    seams -= 1;
-                    let page = answer.map_err(|error| self.tally.failed(error))?;
-                    // Unless it has been deleted meanwhile.
-                    if page.objects.iter().any(|object| object.key == request.prefix) {
-                        return Ok(Some(ListingWarning::Unordered));
-                    }
-                }
+            // Folders only guide; without them the listing takes longer.
+            if let Purpose::Folders { level, page } = purpose {
+                self.accept_folders(&request, answer.unwrap_or_default(), level, page);
+                self.spread();
+                continue;
             }
-            if self.active.is_empty() && seams == 0 {
+            let page = answer.map_err(|error| self.tally.failed(error))?;
+            let odd = match purpose {
+                Purpose::Page(id) => self.accept(id, page, request.continuation.as_deref())?,
+                Purpose::Seam(id) => {
+                    self.accept_seam(id, &page);
+                    None
+                }
+                Purpose::Missing | Purpose::Folders { .. } => self.accept_missing(&request.prefix, &page),
+            };
+            if odd.is_some() {
+                return Ok(odd);
+            }
+            if self.active.is_empty() && self.open_seams == 0 {
                 break;
             }
             self.spread();
@@ -244,6 +235,8 @@ impl<'t, 'a> Ranges<'t, 'a> {
         if !is_finished && self.folder_requests == 0 {
             self.ask_folders(self.tally.prefix.clone(), None, 0, 0);
         }
+        self.tally.report(self.requests.sent());
+        self.check_seams(id);
         Ok(None)
     }
 
@@ -304,12 +297,16 @@ impl<'t, 'a> Ranges<'t, 'a> {
         }
     }
 
-    /// The range on the right of range `id` has shown what is there.
+    /// What lies behind the end of range `id` is known now; what is known of an empty range's end holds for the one before.
     fn settle_end(&mut self, id: usize, end: End) {
-        let range = &mut self.ranges[id];
-        range.end = end;
-        if !range.sample.is_empty() {
-            self.estimate(id);
+        let mut settled = Some(id);
+        while let Some(id) = settled {
+            let range = &mut self.ranges[id];
+            range.end = end;
+            settled = range.previous.filter(|_| range.run.is_empty() && range.progress != Progress::Listing);
+            if !range.sample.is_empty() {
+                self.estimate(id);
+            }
         }
     }
 
@@ -319,73 +316,6 @@ impl<'t, 'a> Ranges<'t, 'a> {
         // The range may begin with a few that were not stored; what the sample tells does not change by that.
         range.sample = Sample::of(stored, |i| objects[i].key.as_bytes());
         self.estimate(id);
-    }
-
-    /// Looks at the seams that a page of range `id` may have completed; how many need another look at the store.
-    fn check_seams(&mut self, id: usize) -> usize {
-        let mut asked = usize::from(self.asks_about_seam(id));
-        let mut left = self.ranges[id].previous;
-        while let Some(seam) = left {
-            asked += usize::from(self.asks_about_seam(seam));
-            // What lies further left has this range's keys to its right.
-            left = self.ranges[seam].previous.filter(|_| self.ranges[seam].run.is_empty());
-        }
-        asked
-    }
-
-    /// True when what follows range `id` is not what its last page has shown, and so is asked for again.
-    fn asks_about_seam(&mut self, id: usize) -> bool {
-        let range = &self.ranges[id];
-        if range.progress != Progress::Listed {
-            return false;
-        }
-        let Some(follower) = self.follower(id) else { return false };
-        let follower = follower.as_deref();
-        let beyond = range.beyond.as_ref();
-        let mut request = ListRequest { max_keys: self.tally.config.page_keys, ..ListRequest::default() };
-        let purpose = match beyond.filter(|beyond| follower.is_none_or(|follower| follower > beyond.as_bytes())) {
-            Some(missed) => {
-                // Asked for by name: where the range on the right starts is what is in doubt.
-                request.prefix = missed.clone();
-                Purpose::Missed
-            }
-            None => {
-                request.prefix = self.tally.prefix.clone();
-                request.start_after = range.position_key();
-                Purpose::Seam(id)
-            }
-        };
-        let is_sound = follower == beyond.map(ObjectKey::as_bytes);
-        self.ranges[id].progress = Progress::Joined;
-        if !is_sound {
-            self.requests.ask(purpose, request);
-        }
-        !is_sound
-    }
-
-    /// The first key behind range `id` as the ranges that follow have it: `None` while that is not known, then `Some(None)`
-    /// when there is none.
-    #[expect(clippy::option_option, reason = "unknown and known to be nothing are different answers")]
-    fn follower(&self, id: usize) -> Option<Option<Vec<u8>>> {
-        let mut next = self.ranges[id].next;
-        while let Some(id) = next {
-            let range = &self.ranges[id];
-            if let Some(first) = range.run.first_key() {
-                return Some(Some(first.to_vec()));
-            }
-            if range.progress == Progress::Listing {
-                return None;
-            }
-            next = range.next;
-        }
-        Some(None)
-    }
-
-    /// Whether the store, asked again, confirms what was listed behind range `id`: then an object has come meanwhile.
-    fn seam_holds(&self, id: usize, page: &ListPage) -> bool {
-        let mut keys = page.objects.iter().map(|object| object.key.as_bytes());
-        let seen = keys.find(|key| key.starts_with(self.tally.prefix.as_bytes()));
-        self.follower(id).is_none_or(|follower| follower.as_deref() == seen)
     }
 }
 
@@ -398,7 +328,8 @@ impl Range {
         }
     }
 
-    fn position_key(&self) -> Option<ObjectKey> {
+    /// The same, as something to start after.
+    pub(super) fn position_key(&self) -> Option<ObjectKey> {
         if self.run.is_empty() { self.after.clone() } else { Some(self.run.last_key().into()) }
     }
 }

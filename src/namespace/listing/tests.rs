@@ -138,6 +138,7 @@ fn oddities() -> impl Strategy<Value = Vec<Oddity>> {
     let harmless = prop_oneof![
         Just(O::StartAfterIgnored),
         Just(O::StartAfterInclusive),
+        Just(O::StartAfterSkips),
         Just(O::MaxKeysIgnored),
         Just(O::DelimiterIgnored),
         Just(O::PrefixIgnored),
@@ -181,6 +182,23 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn an_object_deleted_meanwhile_does_not_disturb_the_others(
+        set in key_sets(), page in 2usize..20, after in 1u64..30, which: proptest::sample::Index, jitter: u64,
+    ) {
+        prop_assume!(!set.is_empty());
+        let deleted = which.get(&set.iter().collect::<Vec<_>>()).to_string();
+        let mut store = FakeStore::new(set.iter().map(String::as_str), page);
+        store.jitter = Some(jitter);
+        store.deleted = Some((after, deleted.as_str().into()));
+        let listing = list(&Arc::new(store), "", 16).unwrap();
+        let without = |keys: Vec<String>| keys.into_iter().filter(|key| *key != deleted).collect::<Vec<_>>();
+        prop_assert_eq!(without(keys(&listing)), without(set.into_iter().collect()));
+        prop_assert_eq!(listing.warnings(), &[]);
+    }
+}
+
 #[test]
 fn a_store_that_ignores_start_after_is_listed_folder_by_folder() {
     let all = numbered(5_000);
@@ -204,6 +222,15 @@ fn a_store_with_an_order_of_its_own_is_sorted() {
         assert!(keys(&listing) == sorted);
         assert!(!listing.warnings().is_empty());
     }
+}
+
+#[test]
+fn keys_that_one_range_sees_and_the_next_one_does_not_are_not_lost() {
+    let all = numbered(5_000);
+    let store = FakeStore::new(all.iter().map(String::as_str), 100).with(&[Oddity::StartAfterSkips]);
+    let listing = list_timed(store, 8).0;
+    assert!(keys(&listing) == all);
+    assert_eq!(listing.warnings(), [ListingWarning::Unordered]);
 }
 
 #[test]
