@@ -2,6 +2,8 @@
 //!
 //! `support` starts servers, mounts and cleans up; a test should read like the sentence in its name.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on panics, in its helpers, too")]
+
 #[expect(unreachable_pub, reason = "what the tests share is public in one crate that nobody uses")]
 mod support;
 

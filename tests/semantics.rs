@@ -263,14 +263,14 @@ fn a_read_returns_the_listed_versions_bytes_or_fails() {
         origin.memory().remove("deleted");
         // What the kernel still holds is the listed version.
         same_bytes(&read_at(&replaced, 0, 4096).unwrap(), &old[..4096], "from memory");
-        let far = 4 * MIB as u64 + 123;
-        assert_eq!(errno(read_at(&replaced, far, 4096)), libc::ESTALE, "direct {direct}");
-        assert_eq!(errno(read_at(&deleted, far, 4096)), libc::ESTALE, "direct {direct}");
+        let far = 4 * MIB + 123;
+        assert_eq!(errno(read_at(&replaced, far as u64, 4096)), libc::ESTALE, "direct {direct}");
+        assert_eq!(errno(read_at(&deleted, far as u64, 4096)), libc::ESTALE, "direct {direct}");
         let new_name = File::open(mount.join("replaced")).unwrap();
-        same_bytes(&read_at(&new_name, far, 4096).unwrap(), &new[far as usize..][..4096], "the next open");
+        same_bytes(&read_at(&new_name, far as u64, 4096).unwrap(), &new[far..][..4096], "the next open");
         same_bytes(&mount.read("replaced"), &new, "the next open, whole");
         assert_eq!(errno(File::open(mount.join("deleted"))), libc::ENOENT);
-        assert_eq!(errno(read_at(&replaced, far, 4096)), libc::ESTALE, "the old node stays stale");
+        assert_eq!(errno(read_at(&replaced, far as u64, 4096)), libc::ESTALE, "the old node stays stale");
     }
 }
 
