@@ -2,7 +2,7 @@
 //!
 //! Needs no async runtime, no network and no other part of the program, so that a small supervisor can use it alone and
 //! outlive the worker that serves the mount. Always true here: nothing waits for a file system to answer without a deadline
-//! ([`probe`]), and nothing is unmounted that is not the very mount that was meant ([`MountIdentity`]).
+//! (`probe`), and nothing is unmounted that is not the very mount that was meant ([`MountIdentity`]).
 //! Speaking the FUSE protocol over the device is left to `fuse`.
 //!
 //! A start goes `prepare` (the mount point) -> `mount` (a [`Mounted`], which unmounts when dropped) -> `fuse` serves
