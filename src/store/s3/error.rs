@@ -20,7 +20,7 @@ use crate::store::{StoreError, StoreErrorKind as Kind};
 /// Longest error body that is read; S3's are below 2 KiB, a proxy's page may be anything.
 pub(super) const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
-/// Longest text of a store that is repeated to the user.
+/// Longest text of a store that is repeated to the user: S3's own messages are shorter.
 const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Longest wait that a store's word is taken for: beyond, the caller's own backoff is better.
