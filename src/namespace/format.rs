@@ -324,7 +324,7 @@ pub(super) fn take_u64(input: &mut &[u8]) -> Option<u64> {
 }
 
 /// Appends a number in groups of seven bits, lowest first; all but the last have the top bit set (LEB128).
-fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
@@ -332,8 +332,9 @@ fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value.to_le_bytes()[0]);
 }
 
+/// Takes such a number.
 #[inline]
-fn take_varint(input: &mut &[u8]) -> Option<u64> {
+pub(super) fn take_varint(input: &mut &[u8]) -> Option<u64> {
     match input {
         [byte @ 0..0x80, rest @ ..] => {
             let value = u64::from(*byte);
@@ -369,12 +370,13 @@ pub(super) fn shared_prefix_bytes(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// Maps small differences of either sign to small numbers: 0, -1, 1, -2 become 0, 1, 2, 3.
-fn zigzag(difference: i64) -> u64 {
+pub(super) fn zigzag(difference: i64) -> u64 {
     ((difference << 1) ^ (difference >> 63)).cast_unsigned()
 }
 
+/// Undoes [`zigzag`].
 #[inline]
-fn unzigzag(value: u64) -> i64 {
+pub(super) fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
@@ -479,6 +481,31 @@ mod tests {
             bytes[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Header::decode(&bytes), None, "bit {bit}");
             bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn the_document_names_the_constants_of_the_code() {
+        let document = include_str!("../../docs/snapshot-format.md");
+        for (name, value) in [
+            ("MAGIC", format!("`{}`", String::from_utf8_lossy(&MAGIC))),
+            ("VERSION", VERSION.to_string()),
+            ("HEADER_BYTES", HEADER_BYTES.to_string()),
+            ("BLOCK_ROWS", BLOCK_ROWS.to_string()),
+            ("BLOCK_RECORD_BYTES", BLOCK_RECORD_BYTES.to_string()),
+            ("DIRECTORY_RECORD_BYTES", DIRECTORY_RECORD_BYTES.to_string()),
+            ("MAX_PREFIX_BYTES", MAX_PREFIX_BYTES.to_string()),
+            ("MAX_SUFFIX_BYTES", MAX_SUFFIX_BYTES.to_string()),
+            ("MAX_NAME_BYTES", MAX_NAME_BYTES.to_string()),
+        ] {
+            assert!(document.contains(&format!("| `{name}` | {value} |")), "{name} is {value}");
+        }
+        for row in [
+            format!("| {CHECKSUM_AT} | 4 | checksum"),
+            format!("| {} | {} | objects left out", TEXTS_AT - 4 - 8 * REJECTED_SLOTS, 8 * REJECTED_SLOTS),
+            format!("| {TEXTS_AT} | | prefix"),
+        ] {
+            assert!(document.contains(&row), "{row}");
         }
     }
 

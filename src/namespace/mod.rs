@@ -1,11 +1,11 @@
 //! Names to nodes: what the bucket's listing looks like as a tree of files and directories.
 //!
-//! Built once: `rules` decides which keys can be paths, `builder` turns an ordered stream of objects into a snapshot image
+//! Built once: `listing` asks the store for all objects, `rules` decides which keys can be paths, `builder` turns an ordered stream of objects into a snapshot image
 //! (`format`, `snapshot_file`), `directory` searches it, `node_ids` numbers its nodes, and [`Namespace`] (`live`) is the one
 //! door for everybody else: it answers from memory, without a request, a lock that waits for I/O or an allocation per entry.
 //!
 //! Always true: an id means one object version for the life of the mount. Names, keys and cookies are bytes, never text.
-//! Left to others: fetching the listing (`store`), bytes of objects (`read`), attributes programs see (`fuse`), logging.
+//! Left to others: bytes of objects (`read`), attributes programs see (`fuse`), logging of what is odd about a bucket.
 
 mod builder;
 mod directory;

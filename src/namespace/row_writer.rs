@@ -13,7 +13,7 @@ use crate::namespace::format::{
 };
 use crate::namespace::snapshot_file::NewImage;
 
-/// Size of one write.
+/// Size of one write: large enough that system calls cost nothing beside encoding.
 const WRITE_BUFFER_BYTES: usize = 256 * 1024;
 
 /// Writes one image.

@@ -8,7 +8,7 @@ use std::fmt;
 
 use crate::model::{EntryName, MAX_NAME_BYTES, ObjectKey};
 
-/// Most warnings kept of one listing; the counts go on.
+/// Most warnings kept of one listing: as many lines as a person looks through. The counts go on.
 pub const MAX_WARNINGS: usize = 64;
 
 /// Why a key has no place in the tree.

@@ -2,7 +2,8 @@
 //!
 //! `ObjectStore` is the only door. Implementations: `s3` (everything that speaks S3) and `memory` (the reference the
 //! conformance suite is written against). Wrappers of the same trait add behaviour: `retry` (backoff under a deadline) and
-//! `faulty` (scripted faults, for tests). Nothing here knows files, nodes or caches.
+//! `faulty` (scripted faults, for tests). `credentials` finds what requests are signed with, `diagnose` says what a failed first
+//! request means. Nothing here knows files, nodes or caches.
 
 pub mod clock;
 pub mod conformance;

@@ -286,12 +286,19 @@ impl<'a> Run<'a> {
                 Either::Right(((), unfinished)) => answer = unfinished,
             }
             if self.remaining().is_zero() {
-                let seconds = self.store.config.deadline.as_secs_f64();
-                let before = self.last_error.as_ref().map_or(String::new(), |error| format!(" (before that: {error})"));
-                let message = format!("nothing came for {seconds:.0} s{before}");
-                return Err(StoreError::new(StoreErrorKind::Unavailable, self.verb, self.key, message));
+                return Err(self.cut_off());
             }
         }
+    }
+
+    /// The error when the deadline ends an attempt: what stood in the way until then is still what stands in the way.
+    fn cut_off(&self) -> StoreError {
+        let seconds = self.store.config.deadline.as_secs_f64();
+        let (kind, before) = match &self.last_error {
+            Some(error) => (error.kind().clone(), format!(" (before that: {error})")),
+            None => (StoreErrorKind::Unavailable, String::new()),
+        };
+        StoreError::new(kind, self.verb, self.key, format!("nothing came for {seconds:.0} s{before}"))
     }
 
     /// Returns when it is time for the next attempt, or with the error when there is to be none.
@@ -307,8 +314,7 @@ impl<'a> Run<'a> {
         }
         let remaining = self.remaining();
         if remaining.is_zero() {
-            self.store.counters.exhausted.fetch_add(1, Ordering::Relaxed);
-            return Err(error.with_attempts(self.attempts, self.elapsed()));
+            return Err(self.exhausted(error));
         }
         let backoff = self.store.draw(self.store.config.backoff_limit(self.failures_in_a_row));
         let wait = match error.kind() {
@@ -319,10 +325,19 @@ impl<'a> Run<'a> {
         let wait = wait.min(remaining);
         self.report(&error, wait);
         self.store.clock.sleep(wait).await;
+        if self.remaining().is_zero() {
+            // An attempt now would be cut off before its answer, and its failure would hide this one.
+            return Err(self.exhausted(error));
+        }
         self.store.counters.retries[RetryReason::of(error.kind()) as usize].fetch_add(1, Ordering::Relaxed);
         self.attempts += 1;
         self.last_error = Some(error);
         Ok(())
+    }
+
+    fn exhausted(&self, error: StoreError) -> StoreError {
+        self.store.counters.exhausted.fetch_add(1, Ordering::Relaxed);
+        error.with_attempts(self.attempts, self.elapsed())
     }
 
     fn report(&self, error: &StoreError, wait: Duration) {
@@ -539,6 +554,23 @@ mod tests {
         world.faulty.set_script(move |_| Some(if std::mem::take(&mut first) { UNAVAILABLE } else { STALL }));
         let error = world.list().await.unwrap_err().to_string();
         assert!(error.contains("nothing came for 300 s (before that: list \"\": scripted fault)"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_deadline_that_passes_while_throttled_says_throttled() {
+        // A store answers after some time, and so would the attempt at the very end: it was cut off, and the listing took the
+        // store for unreachable instead of slowing down.
+        let world = world();
+        let slow_down = StoreErrorKind::Throttled(Some(Duration::from_secs(60)));
+        world.faulty.set_script(always(Fault::DelayedError(Duration::from_millis(30), slow_down.clone())));
+        let error = world.list().await.unwrap_err();
+        assert_eq!((error.kind(), world.clock.elapsed()), (&slow_down, Duration::from_secs(300)), "{error}");
+        assert!(!error.to_string().contains("nothing came"), "{error}");
+        let mut first = true;
+        world.faulty.set_script(move |_| {
+            Some(if std::mem::take(&mut first) { Fault::Error(StoreErrorKind::Throttled(None)) } else { STALL })
+        });
+        assert_eq!(*world.list().await.unwrap_err().kind(), StoreErrorKind::Throttled(None));
     }
 
     #[tokio::test]

@@ -55,13 +55,20 @@ pub(super) struct FakeStore {
     pub(super) latency: Option<(Duration, Arc<Clock>)>,
     /// Answers overtake each other, in a way that this number decides.
     pub(super) jitter: Option<u64>,
-    /// A key that is there only for so many requests.
-    pub(super) deleted: Option<(u64, ObjectKey)>,
+    /// What happens to one key while others list.
+    pub(super) change: Option<Change>,
     /// Answers as long as this says so: (how many-th request, requests running now).
     pub(super) refuses: Option<fn(u64, usize) -> Option<StoreErrorKind>>,
     pub(super) requests: AtomicU64,
     pub(super) running: AtomicUsize,
     pub(super) most_running: AtomicUsize,
+}
+
+/// A key that comes or goes after so many requests.
+#[derive(Debug)]
+pub(super) enum Change {
+    Created(u64, ObjectKey),
+    Deleted(u64, ObjectKey),
 }
 
 /// Counts a request as running until it is dropped.
@@ -128,7 +135,7 @@ impl FakeStore {
             oddities: Vec::new(),
             latency: None,
             jitter: None,
-            deleted: None,
+            change: None,
             refuses: None,
             requests: AtomicU64::new(0),
             running: AtomicUsize::new(0),
@@ -214,6 +221,15 @@ impl FakeStore {
         page
     }
 
+    fn is_there(&self, key: &ObjectKey) -> bool {
+        let requests = self.requests.load(SeqCst);
+        match &self.change {
+            Some(Change::Created(after, created)) if created == key => requests > *after,
+            Some(Change::Deleted(after, deleted)) if deleted == key => requests <= *after,
+            _ => true,
+        }
+    }
+
     /// Fills a page from the key at `index`; the index of the next one.
     fn fill(&self, page: &mut ListPage, mut index: usize, most: usize, request: &ListRequest) -> Option<usize> {
         let prefix = request.prefix.as_bytes();
@@ -223,8 +239,7 @@ impl FakeStore {
         }
         while let Some(key) = self.keys.get(index) {
             let bytes = key.as_bytes();
-            let requests = self.requests.load(SeqCst);
-            if self.deleted.as_ref().is_some_and(|(after, deleted)| deleted == key && requests > *after) {
+            if !self.is_there(key) {
                 index += 1;
                 continue;
             }

@@ -8,7 +8,7 @@
 //! nothing is known of the end, distances grow from what was seen (`gallop`), since "img_0001000" says nothing about how
 //! far the numbers go. Only ASCII is guessed at; a cut through other text would not be a key that a store accepts.
 
-use super::run::shared_prefix;
+use crate::namespace::format::shared_prefix_bytes;
 
 /// A set of ASCII bytes, one bit each.
 type Alphabet = u128;
@@ -98,10 +98,10 @@ impl KeySpace {
     pub(super) fn new(sample: &Sample, remainder: &Remainder<'_>) -> Option<Self> {
         let last = remainder.last;
         let shared =
-            remainder.end.map_or(0, |end| shared_prefix(last, end)).max(remainder.prefix_bytes).min(last.len());
+            remainder.end.map_or(0, |end| shared_prefix_bytes(last, end)).max(remainder.prefix_bytes).min(last.len());
         let alike = |key: &&[u8]| key.len() >= shared && key[..shared] == last[..shared];
         let keys: Vec<&[u8]> = sample.keys.iter().map(|key| &**key).filter(alike).collect();
-        let constant = keys.iter().map(|key| shared_prefix(key, last)).min()?.max(shared);
+        let constant = keys.iter().map(|key| shared_prefix_bytes(key, last)).min()?.max(shared);
         // Where looking at positions starts: behind other text than ASCII, and not far before keys begin to differ.
         let text = last[..constant].iter().rposition(|byte| !byte.is_ascii()).map_or(0, |text| text + 1);
         let start = shared.max(text).max(constant.saturating_sub(MOST_POSITIONS / 2));

@@ -31,6 +31,8 @@ pub(super) enum Purpose {
     Folders { level: u8, page: u8 },
     /// To look again at what follows a range.
     Seam(usize),
+    /// To look again, from where the range on the right of a seam started, for the key that the one on the left has seen.
+    Start(usize),
     /// To look by name for a key that the range on one side of a seam has seen and that on the other has not.
     Missing,
 }
@@ -164,6 +166,10 @@ impl<'t, 'a> Ranges<'t, 'a> {
                 Purpose::Page(id) => self.accept(id, page, request.continuation.as_deref())?,
                 Purpose::Seam(id) => {
                     self.accept_seam(id, &page);
+                    None
+                }
+                Purpose::Start(id) => {
+                    self.accept_start(id, &request, &page);
                     None
                 }
                 Purpose::Missing | Purpose::Folders { .. } => self.accept_missing(&request.prefix, &page),

@@ -12,9 +12,10 @@ use tokio::task::JoinSet;
 
 use crate::store::{ListPage, ListRequest, ObjectStore, StoreError, StoreErrorKind};
 
-/// How often one page may come back throttled before the listing gives up; with the waits below that is half a minute in
-/// which nothing else is asked for either.
+/// How often one page may come back throttled before the listing gives up. Each time the store has been asked until the retry
+/// deadline; with the waits below that is half a minute more.
 const MOST_THROTTLED_TRIES: u32 = 6;
+/// Doubles with every time, unless the store says how long.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 

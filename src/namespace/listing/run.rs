@@ -10,6 +10,7 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::model::{ETag, UnixMillis};
 use crate::namespace::ObjectEntry;
+use crate::namespace::format::{put_varint, shared_prefix_bytes, take_varint, unzigzag, zigzag};
 
 /// A chunk that has reached this is full. Large enough that restarting the coding costs nothing, small enough that the
 /// unfilled chunks of some hundred runs do not add up.
@@ -63,7 +64,7 @@ impl Run {
     pub(super) fn push(&mut self, entry: ObjectEntry<'_>) {
         debug_assert!(self.is_empty() || entry.key > &self.last_key[..]);
         let shared = match self.chunks.last() {
-            Some(chunk) if chunk.len() < CHUNK_BYTES => shared_prefix(&self.last_key, entry.key),
+            Some(chunk) if chunk.len() < CHUNK_BYTES => shared_prefix_bytes(&self.last_key, entry.key),
             _ => {
                 // Doubles to just what a full chunk needs.
                 self.chunks.push(Vec::with_capacity(1024));
@@ -73,11 +74,11 @@ impl Run {
         };
         let Some(chunk) = self.chunks.last_mut() else { return };
         let suffix = &entry.key[shared..];
-        put_number(chunk, shared as u64);
-        put_number(chunk, suffix.len() as u64);
+        put_varint(shared as u64, chunk);
+        put_varint(suffix.len() as u64, chunk);
         chunk.extend_from_slice(suffix);
-        put_number(chunk, entry.size_bytes);
-        put_number(chunk, zigzag(entry.modified.0.wrapping_sub(self.last_modified)));
+        put_varint(entry.size_bytes, chunk);
+        put_varint(zigzag(entry.modified.0.wrapping_sub(self.last_modified)), chunk);
         put_etag(chunk, entry.etag);
         self.last_key.truncate(shared);
         self.last_key.extend_from_slice(suffix);
@@ -194,31 +195,8 @@ impl PartialEq for Head<'_> {
 
 impl Eq for Head<'_> {}
 
-/// Length of the prefix that both have.
-pub(super) fn shared_prefix(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
-}
-
-fn put_number(chunk: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        chunk.push(number.to_le_bytes()[0] | 0x80);
-        number >>= 7;
-    }
-    chunk.push(number.to_le_bytes()[0]);
-}
-
 fn take_number(bytes: &mut &[u8]) -> u64 {
-    let mut number = 0;
-    let mut shift = 0;
-    while let Some((&byte, rest)) = bytes.split_first() {
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            break;
-        }
-        shift += 7;
-    }
-    number
+    take_varint(bytes).expect("it was a number when it was written")
 }
 
 fn take_length(bytes: &mut &[u8]) -> usize {
@@ -235,11 +213,11 @@ fn put_etag(chunk: &mut Vec<u8>, etag: Option<&ETag>) {
         Some(ETag::Multipart(digest, parts)) => {
             chunk.push(MULTIPART);
             chunk.extend_from_slice(digest);
-            put_number(chunk, u64::from(*parts));
+            put_varint(u64::from(*parts), chunk);
         }
         Some(ETag::Verbatim(text)) => {
             chunk.push(VERBATIM);
-            put_number(chunk, text.len() as u64);
+            put_varint(text.len() as u64, chunk);
             chunk.extend_from_slice(text.as_bytes());
         }
     }
@@ -268,15 +246,6 @@ fn take_digest(bytes: &mut &[u8]) -> Option<[u8; 16]> {
     let (digest, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(*digest)
-}
-
-/// Small differences of either sign become small numbers.
-fn zigzag(difference: i64) -> u64 {
-    ((difference << 1) ^ (difference >> 63)).cast_unsigned()
-}
-
-fn unzigzag(number: u64) -> i64 {
-    (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
 #[cfg(test)]

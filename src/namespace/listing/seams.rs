@@ -1,8 +1,8 @@
 //! Seams between ranges: each is seen from both sides, and both must see the same.
 //!
 //! The first key past one range's end is the first of the next range that has any. Where it is not, an object has come or gone
-//! meanwhile, or the store has left out keys, as one that orders keys in its own way does. The store is asked again to tell:
-//! a key that one side has not seen must be gone, or must be what now follows.
+//! meanwhile, or the store has left out keys, as one that orders keys in its own way does. The store is asked again to tell,
+//! as the side that has not seen a key was asked: the key must be what now follows, or must be gone.
 
 use crate::model::ObjectKey;
 use crate::store::{ListPage, ListRequest};
@@ -32,31 +32,62 @@ impl Ranges<'_, '_> {
         self.ranges[id].progress = Progress::Joined;
         match (beyond, follower) {
             (beyond, follower) if beyond == follower => {}
-            // Asked for by name: where the range on the right starts is what is in doubt.
             (Some(beyond), follower) if follower.as_ref().is_none_or(|follower| *follower > beyond) => {
-                self.ask_for_missing(beyond);
+                let start = self.start_of_range_with(id, &beyond);
+                self.look_again(Purpose::Start(id), start);
             }
-            _ => {
-                let request = ListRequest {
-                    prefix: self.tally.prefix.clone(),
-                    start_after: self.ranges[id].position_key(),
-                    max_keys: self.tally.config.page_keys,
-                    ..ListRequest::default()
-                };
-                self.open_seams += 1;
-                self.requests.ask(Purpose::Seam(id), request);
-            }
+            _ => self.look_again(Purpose::Seam(id), self.ranges[id].position_key()),
         }
+    }
+
+    fn look_again(&mut self, purpose: Purpose, start_after: Option<ObjectKey>) {
+        let request = ListRequest {
+            prefix: self.tally.prefix.clone(),
+            start_after,
+            max_keys: self.tally.config.page_keys,
+            ..ListRequest::default()
+        };
+        self.open_seams += 1;
+        self.requests.ask(purpose, request);
+    }
+
+    /// Where the range right of `id` that `key` belongs to was told to start.
+    fn start_of_range_with(&self, id: usize, key: &ObjectKey) -> Option<ObjectKey> {
+        let mut right = self.ranges[id].next;
+        while let Some(id) = right {
+            let range = &self.ranges[id];
+            if range.through.as_ref().is_none_or(|through| key <= through) {
+                return range.after.clone();
+            }
+            right = range.next;
+        }
+        None
     }
 
     /// The range on the right had a key that the one on the left had not: has it come meanwhile, or gone?
     pub(super) fn accept_seam(&mut self, id: usize, page: &ListPage) {
         self.open_seams -= 1;
-        let prefix = self.tally.prefix.as_bytes();
-        let seen = page.objects.iter().map(|object| &object.key).find(|key| key.as_bytes().starts_with(prefix));
+        let position = self.ranges[id].position_key();
+        let seen = self.first_after(position.as_ref(), page);
         if let Some(follower) = self.follower(id).flatten().filter(|follower| seen != Some(follower)) {
             self.ask_for_missing(follower);
         }
+    }
+
+    /// The range on the left had a key that the one on the right had not: has it come meanwhile, or gone?
+    pub(super) fn accept_start(&mut self, id: usize, request: &ListRequest, page: &ListPage) {
+        self.open_seams -= 1;
+        let seen = self.first_after(request.start_after.as_ref(), page);
+        if let Some(beyond) = self.ranges[id].beyond.clone().filter(|beyond| seen != Some(beyond)) {
+            self.ask_for_missing(beyond);
+        }
+    }
+
+    /// The first key of a page that was to start after `after`, which some stores send, too.
+    fn first_after<'p>(&self, after: Option<&ObjectKey>, page: &'p ListPage) -> Option<&'p ObjectKey> {
+        let prefix = self.tally.prefix.as_bytes();
+        let mut keys = page.objects.iter().map(|object| &object.key);
+        keys.find(|&key| key.as_bytes().starts_with(prefix) && after.is_none_or(|after| key > after))
     }
 
     fn ask_for_missing(&mut self, key: ObjectKey) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::fake_store::{Clock, FakeStore, Oddity, object, shapes};
+use super::fake_store::{Change, Clock, FakeStore, Oddity, object, shapes};
 use super::*;
 use crate::store::StoreErrorKind;
 
@@ -183,17 +183,20 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
     #[test]
-    fn an_object_deleted_meanwhile_does_not_disturb_the_others(
-        set in key_sets(), page in 2usize..20, after in 1u64..30, which: proptest::sample::Index, jitter: u64,
+    fn an_object_that_comes_or_goes_meanwhile_does_not_disturb_the_others(
+        set in key_sets(), page in 2usize..20, after in 1u64..30, which: proptest::sample::Index, comes: bool, jitter: u64,
     ) {
         prop_assume!(!set.is_empty());
-        let deleted = which.get(&set.iter().collect::<Vec<_>>()).to_string();
+        let changed = which.get(&set.iter().collect::<Vec<_>>()).to_string();
         let mut store = FakeStore::new(set.iter().map(String::as_str), page);
         store.jitter = Some(jitter);
-        store.deleted = Some((after, deleted.as_str().into()));
+        let key = ObjectKey::from(changed.as_str());
+        store.change = Some(if comes { Change::Created(after, key) } else { Change::Deleted(after, key) });
         let listing = list(&Arc::new(store), "", 16).unwrap();
-        let without = |keys: Vec<String>| keys.into_iter().filter(|key| *key != deleted).collect::<Vec<_>>();
+        let without = |keys: Vec<String>| keys.into_iter().filter(|key| *key != changed).collect::<Vec<_>>();
         prop_assert_eq!(without(keys(&listing)), without(set.into_iter().collect()));
         prop_assert_eq!(listing.warnings(), &[]);
     }

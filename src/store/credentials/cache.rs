@@ -8,11 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use futures::FutureExt;
-use futures::future::{Either, select};
+use futures::future::{AbortHandle, Abortable, Either, select};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
 use super::provider::{Chain, Fetched};
 use crate::store::clock::{Clock, RateLimit};
@@ -76,6 +75,22 @@ struct Held {
     refresh_at: SystemTime,
 }
 
+impl State {
+    fn has_failed_since(&self, now: Instant, pause: Duration) -> bool {
+        self.failure.as_ref().is_some_and(|(at, _)| now.saturating_duration_since(*at) < pause)
+    }
+
+    /// What those hear who need other credentials than the ones that are held.
+    fn failure(&self) -> Option<CredentialsError> {
+        let (_, error) = self.failure.as_ref()?;
+        Some(match error {
+            // There were some: an outage of who gives them is waited out like one of the store.
+            CredentialsError::Unavailable(why) if self.held.is_some() => CredentialsError::NotRenewed(why.clone()),
+            error => error.clone(),
+        })
+    }
+}
+
 impl CredentialsCache {
     pub(super) fn new(chain: Chain, clock: Arc<dyn Clock>, rng: SmallRng) -> Self {
         CredentialsCache(Arc::new(Shared {
@@ -117,7 +132,8 @@ impl CredentialsCache {
 
 impl Drop for CredentialsCache {
     fn drop(&mut self) {
-        if let Some(fetch) = &self.0.state().fetch {
+        let fetch = self.0.state().fetch.clone();
+        if let Some(fetch) = fetch {
             fetch.abort();
         }
     }
@@ -130,42 +146,45 @@ impl Shared {
 
     /// `None` when the answer is the end of the running fetch.
     fn answer(self: &Arc<Self>) -> Option<Result<Arc<Credentials>, CredentialsError>> {
-        let mut state = self.state();
+        let state = self.state();
         let date = self.clock.date();
         if let Some(held) = state.held.as_ref().filter(|held| held.expires.is_none_or(|end| date < end)) {
             let credentials = Arc::clone(&held.credentials);
             if date >= held.refresh_at && state.fetch.is_none() {
-                self.start_fetch(&mut state);
+                self.start_fetch(state);
             }
             return Some(Ok(credentials));
         }
         if state.fetch.is_some() {
             return None;
         }
-        if let Some((at, error)) = &state.failure
-            && self.clock.now().saturating_duration_since(*at) < FAILURE_PAUSE
-        {
-            return Some(Err(error.clone()));
+        if state.has_failed_since(self.clock.now(), FAILURE_PAUSE) {
+            return state.failure().map(Err);
         }
-        self.start_fetch(&mut state);
+        self.start_fetch(state);
         None
     }
 
     /// True when a fetch runs now.
     fn force_fetch(self: &Arc<Self>) -> bool {
-        let mut state = self.state();
+        let state = self.state();
         let now = self.clock.now();
         let just_done = state.last_start.is_some_and(|at| now.saturating_duration_since(at) < FORCED_INTERVAL);
         if state.fetch.is_none() && !just_done {
-            self.start_fetch(&mut state);
+            self.start_fetch(state);
+            return true;
         }
         state.fetch.is_some()
     }
 
-    fn start_fetch(self: &Arc<Self>, state: &mut State) {
+    fn start_fetch(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        let (abort, registration) = AbortHandle::new_pair();
+        state.fetch = Some(abort);
         state.last_start = Some(self.clock.now());
+        // A runtime that is ending drops the task within `spawn`, and the end of a fetch takes the lock.
+        drop(state);
         let mut fetch = Fetch { shared: Arc::clone(self), result: None };
-        let task = tokio::spawn(async move {
+        let search = async move {
             let shared = Arc::clone(&fetch.shared);
             let too_late = shared.clock.sleep(FETCH_DEADLINE);
             fetch.end_with(match select(shared.chain.fetch().boxed(), too_late).await {
@@ -175,8 +194,8 @@ impl Shared {
                     Err(CredentialsError::Unavailable(message))
                 }
             });
-        });
-        state.fetch = Some(task.abort_handle());
+        };
+        tokio::spawn(Abortable::new(search, registration));
     }
 
     fn end_fetch(&self, result: FetchResult) {
@@ -401,7 +420,7 @@ mod tests {
         assert!((5..=14).contains(&world.fetches()), "{}", world.fetches());
         world.clock.advance(Duration::from_secs(30));
         let error = world.current().await.unwrap_err();
-        assert!(error.to_string().contains("scripted failure"), "{error}");
+        assert!(matches!(&error, CredentialsError::NotRenewed(why) if why.contains("scripted failure")), "{error}");
     }
 
     #[tokio::test]
@@ -460,7 +479,7 @@ mod tests {
         let world = world([Answer::Failure, Answer::Key("a", None)]);
         let all = (0..100).map(|_| world.cache.current());
         let found = world.clock.run(futures::future::join_all(all)).await;
-        assert!(found.iter().all(Result::is_err));
+        assert!(found.iter().all(|one| matches!(one, Err(CredentialsError::Unavailable(_)))));
         world.current().await.unwrap_err();
         assert_eq!(world.fetches(), 1);
         world.clock.advance(FAILURE_PAUSE);
@@ -509,6 +528,33 @@ mod tests {
         clock.run(clock.sleep(Duration::from_secs(1))).await;
         assert!(alive.upgrade().is_none());
         assert!(*provider.fetches.lock().unwrap() <= 1);
+    }
+
+    #[test]
+    fn a_request_while_the_runtime_ends_is_an_error() {
+        // The runtime drops a task it no longer takes in the call that starts it. The fetch's own end then waited for the lock
+        // that its start held, and the process never ended.
+        struct AsksWhenDropped(Arc<CredentialsCache>, std::sync::mpsc::Sender<CredentialsError>);
+        impl Drop for AsksWhenDropped {
+            fn drop(&mut self) {
+                let answer = self.0.current().now_or_never();
+                self.1.send(answer.expect("an answer at once").unwrap_err()).unwrap();
+            }
+        }
+        let (sender, answer) = std::sync::mpsc::channel();
+        let World { cache, .. } = world([Answer::Key("a", None)]);
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let last = AsksWhenDropped(cache, sender);
+            runtime.spawn(async move {
+                let _last = last;
+                futures::future::pending::<()>().await;
+            });
+            drop(runtime);
+        });
+        // Against hanging only.
+        let error = answer.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(error.to_string().contains("broken off"), "{error}");
     }
 
     #[tokio::test]

@@ -1,7 +1,7 @@
 //! Providers against files, variables and scripted services on loopback.
 //!
-//! The SDK reads the environment of its process, and a test must not change its own: such cases run this test binary again as
-//! a child with the environment they need. The child's part is an ignored test of the module `child`.
+//! The SDK reads the environment of its process, and a test must not change its own: such a test runs itself again in a child
+//! that has the environment it needs and plays one of the `Part`s.
 
 use std::path::Path;
 use std::process::Output;
@@ -278,21 +278,118 @@ mod alibaba_cloud {
     }
 }
 
-/// Runs a test of `child` in a process with only these variables, in `directory`, which is its home, too.
-async fn run_child(test: &str, directory: &Path, variables: &[(&str, &str)]) -> String {
-    let output: Output = tokio::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "--nocapture", &format!("store::credentials::tests::child::{test}")])
-        .env_clear()
-        .env("HOME", directory)
-        .envs(variables.iter().copied())
-        .current_dir(directory)
-        .kill_on_drop(true)
-        .output()
-        .await
-        .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    let found = text.lines().find_map(|line| line.split_once("FOUND ").map(|(_, found)| found.to_owned()));
-    found.unwrap_or_else(|| panic!("the child printed no result: {text}"))
+/// What a child does in the environment that its parent made for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    DefaultChain,
+    ProfileTeam,
+    Regions,
+    TimeToFail,
+    Rotation,
+}
+
+/// Tells a child its part, and whose child it is: `PART PARENT`.
+const PART: &str = "STREAMVOL_TEST_PART";
+
+/// A test that runs itself again with another environment.
+struct Stage {
+    test: &'static str,
+}
+
+impl Stage {
+    /// In the parent, the stage; in the child, which has then played its part, `None`. `_test` is the test that asks.
+    async fn enter<T>(_test: T) -> Option<Stage> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the parent sets the variable for its child, and nobody else does"
+        )]
+        let told = std::env::var(PART);
+        if let Ok(told) = told {
+            let (part, parent) = told.split_once(' ').unwrap();
+            assert_eq!(parent, std::os::unix::process::parent_id().to_string(), "{PART} is for children of a test");
+            println!("FOUND {}", Part::named(part).play().await);
+            return None;
+        }
+        // Test names go without the name of the crate.
+        let (_crate, test) = std::any::type_name::<T>().split_once("::").unwrap();
+        Some(Stage { test })
+    }
+
+    /// What a child finds that has only these variables, in `directory`, which is its home, too.
+    async fn play(&self, part: Part, directory: &Path, variables: &[(&str, &str)]) -> String {
+        let output: Output = tokio::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--nocapture", self.test])
+            .env_clear()
+            .env(PART, format!("{part:?} {}", std::process::id()))
+            .env("HOME", directory)
+            .envs(variables.iter().copied())
+            .current_dir(directory)
+            .kill_on_drop(true)
+            .output()
+            .await
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let found = text.lines().find_map(|line| line.split_once("FOUND ").map(|(_, found)| found.to_owned()));
+        found.unwrap_or_else(|| panic!("the child printed no result: {text}"))
+    }
+}
+
+impl Part {
+    fn named(name: &str) -> Part {
+        let all = [Part::DefaultChain, Part::ProfileTeam, Part::Regions, Part::TimeToFail, Part::Rotation];
+        all.into_iter().find(|part| format!("{part:?}") == name).unwrap()
+    }
+
+    async fn play(self) -> String {
+        let profile_team = CredentialsConfig { profile: some("team"), ..CredentialsConfig::default() };
+        match self {
+            Part::DefaultChain => found(&CredentialsConfig::default()).await,
+            Part::ProfileTeam => found(&profile_team).await,
+            Part::Regions => format!("{:?} {:?}", region(None).await, region(Some("team")).await),
+            Part::TimeToFail => time_to_fail().await,
+            Part::Rotation => rotation().await,
+        }
+    }
+}
+
+fn sdk_store(config: &CredentialsConfig, clock: Arc<dyn Clock>) -> StoreCredentials {
+    StoreCredentials::new(config, clock, SmallRng::seed_from_u64(1), &http())
+}
+
+async fn found(config: &CredentialsConfig) -> String {
+    let store = sdk_store(config, Arc::new(SystemClock));
+    match store.current().await {
+        Ok(Some(found)) => {
+            let (key, token, provider) = (&found.access_key_id, &found.session_token, store.describe());
+            format!("{key} {token:?} by {provider}")
+        }
+        Ok(None) => "nobody".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+async fn time_to_fail() -> String {
+    let store = sdk_store(&CredentialsConfig::default(), Arc::new(SystemClock));
+    let start = std::time::Instant::now();
+    store.current().await.unwrap_err();
+    start.elapsed().as_millis().to_string()
+}
+
+/// The key in a file before and after it was rotated.
+async fn rotation() -> String {
+    let write = |key: &str| {
+        let text = format!("[default]\naws_access_key_id={key}\naws_secret_access_key=s\n");
+        std::fs::write("credentials", text).unwrap();
+    };
+    write("one");
+    let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)));
+    let store = sdk_store(&CredentialsConfig::default(), clock.clone());
+    let first = store.current().await.unwrap().unwrap();
+    write("two");
+    clock.advance(Duration::from_secs(10));
+    store.refresh().await;
+    let second = store.current().await.unwrap().unwrap();
+    format!("{} {}", first.access_key_id, second.access_key_id)
 }
 
 /// The metadata service is off, so that nothing leaves this machine.
@@ -303,19 +400,21 @@ mod aws_sdk {
 
     #[tokio::test]
     async fn the_environment_comes_before_the_default_profile() {
+        let Some(stage) = Stage::enter(the_environment_comes_before_the_default_profile).await else { return };
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("credentials");
         std::fs::write(&file, "[default]\naws_access_key_id=FILE\naws_secret_access_key=s\n").unwrap();
         let file = ("AWS_SHARED_CREDENTIALS_FILE", file.to_str().unwrap());
         let keys = [("AWS_ACCESS_KEY_ID", "ENV"), ("AWS_SECRET_ACCESS_KEY", "s"), ("AWS_SESSION_TOKEN", "t")];
         let variables = [&keys[..], &[file, NO_METADATA]].concat();
-        assert_eq!(run_child("default_chain", home.path(), &variables).await, "ENV Some(\"t\") by environment");
-        let found = run_child("default_chain", home.path(), &[file, NO_METADATA]).await;
+        assert_eq!(stage.play(Part::DefaultChain, home.path(), &variables).await, "ENV Some(\"t\") by environment");
+        let found = stage.play(Part::DefaultChain, home.path(), &[file, NO_METADATA]).await;
         assert_eq!(found, "FILE None by profile");
     }
 
     #[tokio::test]
     async fn a_named_profile_is_taken_whatever_the_environment_has() {
+        let Some(stage) = Stage::enter(a_named_profile_is_taken_whatever_the_environment_has).await else { return };
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".aws")).unwrap();
         let config = "[profile team]\ncredential_process = /bin/cat process.json\nregion = eu-central-1\n";
@@ -323,24 +422,28 @@ mod aws_sdk {
         let process = r#"{"Version":1,"AccessKeyId":"PROCESS","SecretAccessKey":"s","SessionToken":"t"}"#;
         std::fs::write(home.path().join("process.json"), process).unwrap();
         let keys = [("AWS_ACCESS_KEY_ID", "ENV"), ("AWS_SECRET_ACCESS_KEY", "s"), ("PATH", "/usr/bin:/bin")];
-        let found = run_child("profile_team", home.path(), &keys).await;
+        let found = stage.play(Part::ProfileTeam, home.path(), &keys).await;
         assert_eq!(found, "PROCESS Some(\"t\") by profile");
-        assert_eq!(run_child("regions", home.path(), &[]).await, "None Some(\"eu-central-1\")");
+        assert_eq!(stage.play(Part::Regions, home.path(), &[]).await, "None Some(\"eu-central-1\")");
         let variables = [("AWS_REGION", "us-west-2")];
-        assert_eq!(run_child("regions", home.path(), &variables).await, "Some(\"us-west-2\") Some(\"us-west-2\")");
+        assert_eq!(stage.play(Part::Regions, home.path(), &variables).await, "Some(\"us-west-2\") Some(\"us-west-2\")");
     }
 
     #[tokio::test]
     async fn without_any_credentials_the_error_says_what_was_tried_and_what_to_do() {
+        let Some(stage) = Stage::enter(without_any_credentials_the_error_says_what_was_tried_and_what_to_do).await
+        else {
+            return;
+        };
         let home = tempfile::tempdir().unwrap();
-        let found = run_child("default_chain", home.path(), &[NO_METADATA]).await;
+        let found = stage.play(Part::DefaultChain, home.path(), &[NO_METADATA]).await;
         assert_eq!(
             found,
             "no credentials: tried environment, profile, web identity, container, instance metadata, Alibaba Cloud \
              environment; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, use --profile, or --no-sign-request for a \
              public bucket"
         );
-        let found = run_child("profile_team", home.path(), &[NO_METADATA]).await;
+        let found = stage.play(Part::ProfileTeam, home.path(), &[NO_METADATA]).await;
         assert!(
             found.starts_with("no credentials: profile: \"team\" has no credentials that can be used ("),
             "{found}"
@@ -350,17 +453,19 @@ mod aws_sdk {
 
     #[tokio::test]
     async fn keys_that_are_rotated_in_the_file_are_read_again() {
+        let Some(stage) = Stage::enter(keys_that_are_rotated_in_the_file_are_read_again).await else { return };
         let home = tempfile::tempdir().unwrap();
         let variables = [("AWS_SHARED_CREDENTIALS_FILE", "credentials"), NO_METADATA];
-        assert_eq!(run_child("rotation", home.path(), &variables).await, "one two");
+        assert_eq!(stage.play(Part::Rotation, home.path(), &variables).await, "one two");
     }
 
     #[tokio::test]
     async fn a_metadata_service_that_never_answers_costs_two_seconds() {
+        let Some(stage) = Stage::enter(a_metadata_service_that_never_answers_costs_two_seconds).await else { return };
         let home = tempfile::tempdir().unwrap();
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", silent.local_addr().unwrap());
-        let found = run_child("time_to_fail", home.path(), &[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url)]).await;
+        let found = stage.play(Part::TimeToFail, home.path(), &[("AWS_EC2_METADATA_SERVICE_ENDPOINT", &url)]).await;
         let milliseconds: u64 = found.parse().unwrap();
         // More than 2 s by what a loaded machine needs to notice.
         assert!((500..3500).contains(&milliseconds), "{milliseconds} ms");
@@ -368,6 +473,7 @@ mod aws_sdk {
 
     #[tokio::test]
     async fn an_instance_gives_its_roles_keys() {
+        let Some(stage) = Stage::enter(an_instance_gives_its_roles_keys).await else { return };
         let service = Service::start(|request| {
             if request.starts_with("PUT /latest/api/token ") {
                 return (200, "x-aws-ec2-metadata-token-ttl-seconds: 21600\r\n", "tok".to_owned());
@@ -384,12 +490,13 @@ mod aws_sdk {
         .await;
         let home = tempfile::tempdir().unwrap();
         let variables = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", service.url.as_str())];
-        let found = run_child("default_chain", home.path(), &variables).await;
+        let found = stage.play(Part::DefaultChain, home.path(), &variables).await;
         assert_eq!(found, "IMDS Some(\"t\") by instance metadata");
     }
 
     #[tokio::test]
     async fn a_container_gives_its_keys() {
+        let Some(stage) = Stage::enter(a_container_gives_its_keys).await else { return };
         let service = Service::start(|request| {
             assert!(request.starts_with("GET /keys "), "{request}");
             let body =
@@ -400,12 +507,13 @@ mod aws_sdk {
         let home = tempfile::tempdir().unwrap();
         let uri = format!("{}/keys", service.url);
         let variables = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", uri.as_str()), NO_METADATA];
-        let found = run_child("default_chain", home.path(), &variables).await;
+        let found = stage.play(Part::DefaultChain, home.path(), &variables).await;
         assert_eq!(found, "TASK Some(\"t\") by container");
     }
 
     #[tokio::test]
     async fn a_pod_takes_its_role_with_a_web_identity_token() {
+        let Some(stage) = Stage::enter(a_pod_takes_its_role_with_a_web_identity_token).await else { return };
         let service = Service::start(|request| {
             assert!(request.contains("Action=AssumeRoleWithWebIdentity"), "{request}");
             assert!(request.contains("WebIdentityToken=jwt"), "{request}");
@@ -426,7 +534,7 @@ mod aws_sdk {
             ("AWS_ENDPOINT_URL_STS", service.url.as_str()),
             NO_METADATA,
         ];
-        let found = run_child("default_chain", home.path(), &variables).await;
+        let found = stage.play(Part::DefaultChain, home.path(), &variables).await;
         assert_eq!(found, "WEB Some(\"t\") by web identity");
     }
 }
@@ -451,69 +559,4 @@ async fn fixed_credentials_are_used_whatever_the_environment_has() {
     store.refresh().await;
     assert_eq!(store.current().await, Ok(Some(Arc::new(known))));
     assert_eq!(store.describe(), "fixed");
-}
-
-mod child {
-    use super::*;
-
-    fn store(config: &CredentialsConfig, clock: Arc<dyn Clock>) -> StoreCredentials {
-        StoreCredentials::new(config, clock, SmallRng::seed_from_u64(1), &http())
-    }
-
-    async fn print_found(config: &CredentialsConfig) {
-        let store = store(config, Arc::new(SystemClock));
-        match store.current().await {
-            Ok(Some(found)) => {
-                let (key, token, provider) = (&found.access_key_id, &found.session_token, store.describe());
-                println!("FOUND {key} {token:?} by {provider}");
-            }
-            Ok(None) => println!("FOUND nobody"),
-            Err(error) => println!("FOUND {error}"),
-        }
-    }
-
-    #[tokio::test]
-    #[ignore = "the child's part of other tests"]
-    async fn default_chain() {
-        print_found(&CredentialsConfig::default()).await;
-    }
-
-    #[tokio::test]
-    #[ignore = "the child's part of other tests"]
-    async fn profile_team() {
-        print_found(&CredentialsConfig { profile: some("team"), ..CredentialsConfig::default() }).await;
-    }
-
-    #[tokio::test]
-    #[ignore = "the child's part of other tests"]
-    async fn regions() {
-        println!("FOUND {:?} {:?}", region(None).await, region(Some("team")).await);
-    }
-
-    #[tokio::test]
-    #[ignore = "the child's part of other tests"]
-    async fn time_to_fail() {
-        let store = store(&CredentialsConfig::default(), Arc::new(SystemClock));
-        let start = std::time::Instant::now();
-        store.current().await.unwrap_err();
-        println!("FOUND {}", start.elapsed().as_millis());
-    }
-
-    #[tokio::test]
-    #[ignore = "the child's part of other tests"]
-    async fn rotation() {
-        let write = |key: &str| {
-            let text = format!("[default]\naws_access_key_id={key}\naws_secret_access_key=s\n");
-            std::fs::write("credentials", text).unwrap();
-        };
-        write("one");
-        let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)));
-        let store = store(&CredentialsConfig::default(), clock.clone());
-        let first = store.current().await.unwrap().unwrap();
-        write("two");
-        clock.advance(Duration::from_secs(10));
-        store.refresh().await;
-        let second = store.current().await.unwrap().unwrap();
-        println!("FOUND {} {}", first.access_key_id, second.access_key_id);
-    }
 }

@@ -68,6 +68,9 @@ pub enum CredentialsError {
     /// No provider has any, or the one that should have failed; says which and what to do.
     #[error("no credentials: {0}")]
     Unavailable(String),
+    /// There were some, they have expired, and others cannot be had at the moment; says why.
+    #[error("the credentials have expired and cannot be renewed at the moment: {0}")]
+    NotRenewed(String),
 }
 
 /// Credentials that never change.

@@ -20,7 +20,7 @@ use crate::store::{StoreError, StoreErrorKind as Kind};
 /// Longest error body that is read; S3's are below 2 KiB, a proxy's page may be anything.
 pub(super) const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 
-/// Longest text of a store that is repeated to the user.
+/// Longest text of a store that is repeated to the user: S3's own messages are shorter.
 const MAX_MESSAGE_CHARS: usize = 300;
 
 /// Longest wait that a store's word is taken for: beyond, the caller's own backoff is better.
@@ -114,6 +114,8 @@ impl Refusal {
             Meaning::Skew => Kind::ClockSkew(self.unix_seconds),
             Meaning::WrongRegion => Kind::WrongRegion(self.region.clone()),
             Meaning::Throttled => Kind::Throttled(self.delay),
+            // S3 says "reduce your request rate" under this code, too; who says when to come back is taken at the word.
+            Meaning::Unavailable if self.delay.is_some() => Kind::Throttled(self.delay),
             Meaning::Unavailable => Kind::Unavailable,
             Meaning::BadResponse => Kind::BadResponse,
             Meaning::Invalid => Kind::InvalidRequest,
@@ -524,6 +526,11 @@ mod tests {
         assert_eq!(delay(&[("x-oss-qos-delay-time", "250")]), Kind::Throttled(Some(Duration::from_millis(250))));
         assert_eq!(delay(&[("retry-after", "86400")]), Kind::Throttled(Some(MAX_DELAY)));
         assert_eq!(delay(&[("retry-after", "Fri, 31 Dec 1999 23:59:59 GMT")]), Kind::Throttled(None));
+        for (status, code) in [(503, "ServiceUnavailable"), (500, "InternalError"), (502, "")] {
+            let body = format!("<Error><Code>{code}</Code></Error>");
+            let kind = refusal(status, &[("retry-after", "3")], &body).judge(SIGNED).0;
+            assert_eq!(kind, Kind::Throttled(Some(Duration::from_secs(3))), "{status} {code}");
+        }
     }
 
     #[test]

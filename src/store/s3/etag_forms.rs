@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::model::{ETag, ObjectKey};
 
-/// Most pairs kept for stores whose forms are unrelated; beyond, all are forgotten and asked for again.
+/// Most pairs kept for stores whose forms are unrelated, about a MiB; beyond, all are forgotten and asked for again.
 const MAX_PAIRS: usize = 4096;
 
 /// Shortest tag that is taken for a part of the other form: shorter ones may be found in it by chance.

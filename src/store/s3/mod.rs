@@ -36,7 +36,7 @@ use futures::future::BoxFuture;
 use reqwest::header::{ACCEPT_ENCODING, HeaderValue, RANGE};
 use reqwest::{Client, Method, Request, Response, StatusCode};
 
-use self::auth::{Credentials, CredentialsSource};
+use self::auth::{Credentials, CredentialsError, CredentialsSource};
 use self::dialect::Site;
 use self::error::{Circumstances, MAX_ERROR_BODY_BYTES, NoAnswer, Refusal, explain, last_cause};
 use self::etag_forms::EtagForms;
@@ -265,8 +265,13 @@ impl S3Store {
 
     async fn attempt(&self, ask: &Ask<'_>) -> Result<Attempt, StoreError> {
         let credentials = self.credentials.current().await;
-        let credentials =
-            credentials.map_err(|error| StoreError::new(Kind::Credentials, ask.verb, ask.key, error.to_string()))?;
+        let credentials = credentials.map_err(|error| {
+            let kind = match error {
+                CredentialsError::Unavailable(_) => Kind::Credentials,
+                CredentialsError::NotRenewed(_) => Kind::ExpiredCredentials,
+            };
+            StoreError::new(kind, ask.verb, ask.key, error.to_string())
+        })?;
         let unix_seconds = our_unix_seconds().saturating_add(self.skew_seconds.load(Ordering::Relaxed));
         Ok(Attempt { site: self.site(), credentials, unix_seconds })
     }
@@ -401,11 +406,14 @@ impl S3Store {
             return false;
         }
         let skew_seconds = theirs.saturating_sub(our_unix_seconds());
-        tracing::warn!(
-            skew_seconds,
-            "this machine's clock differs from the store's; requests are dated by the store's"
-        );
-        self.skew_seconds.store(skew_seconds, Ordering::Relaxed);
+        let known_seconds = self.skew_seconds.swap(skew_seconds, Ordering::Relaxed);
+        // Hundreds of requests under way are told the same.
+        if known_seconds.abs_diff(skew_seconds) >= TOLERANCE_SECONDS.unsigned_abs() {
+            tracing::warn!(
+                skew_seconds,
+                "this machine's clock differs from the store's; requests are dated by the store's"
+            );
+        }
         true
     }
 

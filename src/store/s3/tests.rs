@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-use super::auth::{Anonymous, CredentialsError, StaticCredentials};
+use super::auth::{Anonymous, StaticCredentials};
 use super::test_support::{AWKWARD_KEYS, Answer, Server};
 use super::*;
 use crate::model::ObjectVersion;
@@ -138,6 +138,25 @@ async fn without_a_tag_the_size_tells_versions_apart() {
         assert_eq!(fetch(&store, &get("a", (0, 5), 5, None)).await.1, b"hello");
         assert_eq!(server.seen()[1].header("if-match"), None);
     }
+}
+
+#[tokio::test]
+async fn without_a_tag_and_a_length_a_longer_body_is_another_version() {
+    // All bytes had been handed over by then, and the error counted as one after the last byte: the object seemed whole.
+    let server = Server::start([Answer::chunked(200, &[b"hello", b"!"])]).await;
+    let (result, _) = fetch(&store(&server), &get("a", (0, 5), 5, None)).await;
+    assert_eq!(*result.unwrap_err().kind(), Kind::Changed);
+}
+
+#[tokio::test]
+async fn bytes_that_were_compressed_on_the_way_reach_no_sink() {
+    let packed = |answer: Answer| answer.header("etag", &format!("W/\"{TAG}\"")).header("content-encoding", "gzip");
+    let server = Server::start([packed(Answer::chunked(200, &[b"pac"])), packed(Answer::new(200, "hello"))]).await;
+    let store = store(&server);
+    let (result, bytes) = fetch(&store, &get("a", (0, 5), 5, Some(TAG))).await;
+    assert_eq!((result.unwrap_err().kind(), bytes.len()), (&Kind::BadResponse, 0));
+    // An object that was stored compressed has its length.
+    assert_eq!(fetch(&store, &get("a", (0, 5), 5, Some(TAG))).await.1, b"hello");
 }
 
 #[tokio::test]
@@ -313,6 +332,16 @@ async fn another_region_is_followed_once_and_remembered() {
 }
 
 #[tokio::test]
+async fn a_listing_follows_the_bucket_to_its_region_too() {
+    let moved = Answer::new(400, "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-west-1</Region></Error>");
+    let server = Server::start([moved, listed("a", 5, TAG), whole("hello")]).await;
+    let store = store(&server);
+    assert_eq!(store.list(&ListRequest::default()).await.unwrap().objects.len(), 1);
+    fetch(&store, &get("a", (0, 5), 5, Some(TAG))).await.0.unwrap();
+    assert_eq!((store.describe().region.as_str(), server.seen().len()), ("eu-west-1", 3));
+}
+
+#[tokio::test]
 async fn a_store_that_sends_us_back_and_forth_is_not_followed_for_ever() {
     let to = |region: &str| {
         let body = format!("<Error><Code>AuthorizationHeaderMalformed</Code><Region>{region}</Region></Error>");
@@ -413,11 +442,12 @@ async fn credentials_that_stay_expired_are_an_error_and_no_replay() {
 }
 
 #[derive(Debug)]
-struct Unavailable;
+struct Without(CredentialsError);
 
-impl CredentialsSource for Unavailable {
+impl CredentialsSource for Without {
     fn current(&self) -> BoxFuture<'_, Result<Option<Arc<Credentials>>, CredentialsError>> {
-        Box::pin(async { Err(CredentialsError::Unavailable("no provider has any".into())) })
+        let error = self.0.clone();
+        Box::pin(async { Err(error) })
     }
 
     fn refresh(&self) -> BoxFuture<'_, ()> {
@@ -428,10 +458,15 @@ impl CredentialsSource for Unavailable {
 #[tokio::test]
 async fn without_credentials_nothing_is_sent() {
     let server = Server::start([]).await;
-    let store = S3Store::new(config(&server), Arc::new(Unavailable)).unwrap();
-    let error = fetch(&store, &get("a", (0, 5), 5, None)).await.0.unwrap_err();
-    assert_eq!(error.kind(), &Kind::Credentials);
-    assert!(error.to_string().contains("no provider has any"), "{error}");
+    for (why, kind) in [
+        (CredentialsError::Unavailable("no provider has any".into()), Kind::Credentials),
+        (CredentialsError::NotRenewed("no provider has any".into()), Kind::ExpiredCredentials),
+    ] {
+        let store = S3Store::new(config(&server), Arc::new(Without(why))).unwrap();
+        let error = fetch(&store, &get("a", (0, 5), 5, None)).await.0.unwrap_err();
+        assert_eq!(error.kind(), &kind);
+        assert!(error.to_string().contains("no provider has any"), "{error}");
+    }
     assert!(server.seen().is_empty());
 }
 
