@@ -1,5 +1,9 @@
 # streamvol in a small image: docker build -t streamvol .
-# Run with: --device /dev/fuse --cap-add SYS_ADMIN (or a descriptor as /dev/fd/N, which needs neither).
+# Run:
+#   docker run --rm --device /dev/fuse --cap-add SYS_ADMIN --env AWS_ACCESS_KEY_ID --env AWS_SECRET_ACCESS_KEY \
+#       --mount type=bind,source=/mnt,target=/mnt,bind-propagation=rshared streamvol mount s3://BUCKET /mnt/BUCKET --foreground
+# (/mnt shared on the host, so that the mount is seen there; /mnt/BUCKET exists). In the foreground, since the container ends with
+# its first process. A FUSE device that somebody else has mounted, passed as /dev/fd/N, needs neither the device nor the capability.
 
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src

@@ -42,11 +42,15 @@ pub(super) fn start(arguments: &[OsString]) -> Result<String, CliError> {
         return Err(CliError::system("talk to the process in the background")(io::ErrorKind::BrokenPipe.into()));
     };
     let mut display = Display::new(say);
-    if let Some(objects) = follow(BufReader::new(reports), &mut display)? {
+    let followed = follow(BufReader::new(reports), &mut display);
+    if let Ok(Some(objects)) = followed {
         waiting.write_all(ACKNOWLEDGED).map_err(CliError::system("talk to the process in the background"))?;
         return Ok(display.finish(objects));
     }
+    // Whatever went wrong, nothing runs any more when this returns.
+    drop(waiting);
     let status = child.wait().map_err(CliError::system("wait for the process in the background"))?;
+    followed?;
     Err(ended_early(status))
 }
 

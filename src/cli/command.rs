@@ -18,6 +18,14 @@ use crate::config::{Source, layers::OptionError};
 /// Hidden switch of `mount`: this process is the one in the background, and its parent listens on its standard output.
 pub(super) const REPORT_ON_STDOUT: &str = "report-on-stdout";
 
+/// What to type first.
+const EXAMPLES: &str = "\
+Examples:
+  streamvol demo                                       try it, without a bucket
+  streamvol ls s3://my-bucket/train                    look before you mount
+  streamvol mount s3://my-bucket/train /mnt/train      credentials as for the AWS tools
+  streamvol unmount /mnt/train";
+
 const ADDRESS: &str = "BUCKET";
 const MOUNTPOINT: &str = "MOUNTPOINT";
 
@@ -101,6 +109,7 @@ pub fn command() -> Command {
         .about("Mounts a prefix of an object-storage bucket read-only and streams it")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .after_help(format!("{EXAMPLES}\n\n{}", ExitCode::table()))
         .subcommands([mount(), unmount(), demo(), ls(), stat()])
 }
 
@@ -339,6 +348,8 @@ mod tests {
         assert!(help.contains("[default: 022] [env: STREAMVOL_UMASK]"), "{help}");
         assert!(help.contains("Exit codes: 0 done"), "{help}");
         assert!(!help.contains(REPORT_ON_STDOUT), "{help}");
+        let overview = refusal(&["--help"]);
+        assert!(overview.contains("streamvol demo ") && overview.contains("Exit codes:\n"), "{overview}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileHandle, FileType, Generation, INodeNo, IoctlFlags, KernelConfig, LockOwner,
@@ -20,6 +20,7 @@ use tokio::runtime::Handle;
 use crate::model::{MAX_NAME_BYTES, NodeId};
 use crate::namespace::{DirectoryEntry, Namespace, NodeKind};
 use crate::read::{Read, ReadBytes, ReadError, Reader};
+use crate::store::clock::RateLimit;
 
 use super::attributes::AttributeConfig;
 use super::errno;
@@ -34,6 +35,9 @@ const GENERATION: Generation = Generation(0);
 /// Unit of the sizes that statfs(2) reports.
 const STATFS_BLOCK_BYTES: u32 = 4096;
 
+/// A program that reads a failing file over and over must not flood the log: one line in this time, with a count of the others.
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Full key of the object behind a file, or the prefix behind a directory.
 const XATTR_KEY: &[u8] = b"user.streamvol.key";
 
@@ -45,11 +49,13 @@ pub(super) struct Filesystem {
     reader: Reader,
     attributes: AttributeConfig,
     runtime: Handle,
+    failed_reads: Arc<RateLimit>,
 }
 
 impl Filesystem {
     pub(super) fn new(namespace: Arc<Namespace>, reader: Reader, attributes: AttributeConfig, runtime: Handle) -> Self {
-        Filesystem { namespace, reader, attributes, runtime }
+        let failed_reads = Arc::new(RateLimit::new(WARNING_INTERVAL));
+        Filesystem { namespace, reader, attributes, runtime, failed_reads }
     }
 
     fn xattr(&self, id: NodeId, name: &[u8]) -> Option<Vec<u8>> {
@@ -78,11 +84,13 @@ fn guarded(operation: &'static str, run: impl FnOnce()) {
     }
 }
 
-fn answer_read(reply: ReplyData, outcome: &Result<ReadBytes, ReadError>, node: NodeId) {
+fn answer_read(reply: ReplyData, outcome: &Result<ReadBytes, ReadError>, node: NodeId, failed_reads: &RateLimit) {
     match outcome {
         Ok(bytes) => reply.data(bytes.as_slice()),
         Err(error) => {
-            tracing::warn!(node = node.0, %error, "read failed");
+            if let Some(held_back) = failed_reads.allow(Instant::now()) {
+                tracing::warn!(node = node.0, %error, held_back, "read failed");
+            }
             reply.error(errno::of_read(error));
         }
     }
@@ -158,10 +166,11 @@ impl fuser::Filesystem for Filesystem {
         guarded("read", || {
             let node = NodeId(ino.0);
             match self.reader.read(node, offset, u64::from(size)) {
-                Read::Ready(outcome) => answer_read(reply, &outcome, node),
+                Read::Ready(outcome) => answer_read(reply, &outcome, node, &self.failed_reads),
                 Read::Pending(pending) => {
                     // Should the task panic or be dropped, the reply goes with it and answers EIO.
-                    self.runtime.spawn(async move { answer_read(reply, &pending.await, node) });
+                    let failed_reads = Arc::clone(&self.failed_reads);
+                    self.runtime.spawn(async move { answer_read(reply, &pending.await, node, &failed_reads) });
                 }
             }
         });

@@ -35,8 +35,9 @@ const RESOLVE_DEADLINE: Duration = Duration::from_secs(5);
 /// Not a mount point, not a FUSE mount, in use (in order only), or not permitted.
 pub fn unmount(path: &Path, mode: UnmountMode) -> Result<(), UnmountError> {
     let table = MountTable::read().map_err(UnmountError::MountTable)?;
-    for candidate in [resolve_above(path), resolve(path)] {
-        let Some(entry) = candidate?.and_then(|absolute| table.mounted_at(&absolute)) else { continue };
+    // The whole path is resolved only when need be: that may touch a mount that hangs.
+    for resolved in [resolve_above, resolve] {
+        let Some(entry) = resolved(path)?.and_then(|absolute| table.mounted_at(&absolute)) else { continue };
         if !entry.is_fuse() {
             return Err(UnmountError::NotFuse { path: path.to_owned(), fs_type: entry.fs_type.clone() });
         }

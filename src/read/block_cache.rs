@@ -2,10 +2,11 @@
 //!
 //! moka decides which block goes (least recently used). It does not bound the memory: the pool's permits do. moka evicts late and
 //! frees later still (epochs), so a cached value is only a slot; its block is taken out the moment moka lets go of the entry, and
-//! `reserve` makes moka do its pending work whenever the pool is short.
+//! moka is made to do its pending work whenever the pool is short: by who waits for memory, once, and by every insert from then on.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use moka::policy::EvictionPolicy;
@@ -15,8 +16,9 @@ use crate::model::NodeId;
 
 use super::pool::{Buffer, Pool};
 
-/// How long to wait for memory before asking the cache again to let go of some.
-const RESERVE_POLL: Duration = Duration::from_millis(5);
+/// How long to wait for memory before asking moka again to let go of some. Every insert asks while somebody waits, so
+/// this is for a moka that has not evicted all it should; a thousand waiters that asked more often would keep a CPU busy.
+const RESERVE_POLL: Duration = Duration::from_millis(100);
 
 /// Which bytes a block holds: the `index`-th block of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -83,6 +85,9 @@ impl BlockCache {
     /// Keeps a block.
     pub fn insert(&self, id: BlockId, block: Arc<Block>) {
         self.slots.insert(id, Arc::new(Mutex::new(Some(block))));
+        if self.pool.has_waiters() {
+            self.slots.run_pending_tasks();
+        }
     }
 
     /// Forgets a block; those who read it keep it until they are done.
@@ -95,9 +100,15 @@ impl BlockCache {
         if let Some(buffer) = self.pool.try_reserve(len_bytes) {
             return buffer;
         }
+        // What is evicted before anybody is known to wait comes back as whole buffers, to be used again as they are.
+        self.slots.run_pending_tasks();
         let wait = self.pool.reserve(len_bytes);
         tokio::pin!(wait);
         loop {
+            if let Poll::Ready(buffer) = futures::poll!(&mut wait) {
+                return buffer;
+            }
+            // Known to wait now: this evicts for what was inserted before, and each insert for itself from here on.
             self.slots.run_pending_tasks();
             if let Ok(buffer) = tokio::time::timeout(RESERVE_POLL, &mut wait).await {
                 return buffer;

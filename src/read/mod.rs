@@ -21,7 +21,7 @@ pub use scheduler::{FetchCounters, Scheduler};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -29,6 +29,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::model::{ByteRange, KIB, MIB, NodeId, ObjectKey};
 use crate::namespace::{Namespace, NodeKind, ObjectError, ObjectRef};
+use crate::store::clock::RateLimit;
 use crate::store::{ListRequest, ObjectStore};
 
 use scheduler::Fetch;
@@ -53,8 +54,19 @@ const CACHE_IDLE: Duration = Duration::from_secs(300);
 /// Longest wait until the kernel has forgotten a name that changed: microseconds, unless the directory is busy.
 const FORGET_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Share of the pool for GETs in flight and replies; the rest may be cache.
+/// Part of the pool that the cache leaves to GETs in flight, but never less than one of the largest buffers: else a GET could
+/// wait for memory that nobody gives back.
 const IN_FLIGHT_SHARE: u64 = 4;
+
+/// Longest wait of a read whose object has changed, until the name is known to lead to the new one. The read fails in any case, and
+/// another one tries again.
+const LOOK_UP_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A store that answers nothing must not flood the log.
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Changed objects that are looked up at the same time, at most.
+const LOOK_UPS: usize = 64;
 
 /// Part of the memory that replies put together from several blocks may take.
 const REPLY_SHARE: u64 = 8;
@@ -93,8 +105,10 @@ struct Shared {
     scheduler: Scheduler,
     direct: bool,
     replies: Arc<Semaphore>,
-    /// One look-up of changed objects at a time: those who met the same change find it settled.
-    looking_up: tokio::sync::Mutex<()>,
+    /// One look-up of a changed object at a time, by node: those who met the same change find it settled, and a look-up that the
+    /// store does not answer holds up few others.
+    looking_up: [tokio::sync::Mutex<()>; LOOK_UPS],
+    failed_look_ups: RateLimit,
     on_name_changed: OnNameChanged,
 }
 
@@ -120,7 +134,8 @@ impl Reader {
         let pool = Pool::new(config.pool_bytes.saturating_sub(reply_count * MIB));
         let limit_bytes = pool.limit_bytes() as u64;
         let idle = if config.direct { DIRECT_LINGER } else { CACHE_IDLE };
-        let cache = BlockCache::new(pool, limit_bytes - limit_bytes / IN_FLIGHT_SHARE, idle);
+        let in_flight_bytes = (limit_bytes / IN_FLIGHT_SHARE).max(MAX_BUFFER_BYTES as u64);
+        let cache = BlockCache::new(pool, limit_bytes - in_flight_bytes, idle);
         let scheduler = Scheduler::new(Arc::clone(&store), cache.clone(), config.max_gets_in_flight, runtime);
         let replies = Arc::new(Semaphore::new(usize::try_from(reply_count).unwrap_or(Semaphore::MAX_PERMITS)));
         Reader(Arc::new(Shared {
@@ -130,7 +145,8 @@ impl Reader {
             scheduler,
             direct: config.direct,
             replies,
-            looking_up: tokio::sync::Mutex::new(()),
+            looking_up: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
+            failed_look_ups: RateLimit::new(WARNING_INTERVAL),
             on_name_changed,
         }))
     }
@@ -206,7 +222,8 @@ impl Shared {
             self.read_blocks(node, object, range).await
         };
         if matches!(read, Err(ReadError::Stale)) {
-            self.look_up_again(node, key).await;
+            // Safe to cut off: a name that was not settled is looked up again by the next read.
+            let _settled = tokio::time::timeout(LOOK_UP_DEADLINE, self.look_up_again(node, key)).await;
         }
         read
     }
@@ -252,7 +269,8 @@ impl Shared {
 
     /// Learns what has become of an object that the store says has changed or gone.
     async fn look_up_again(&self, node: NodeId, key: ObjectKey) {
-        let _one_at_a_time = self.looking_up.lock().await;
+        #[expect(clippy::cast_possible_truncation, reason = "any part of the id spreads nodes over the locks")]
+        let _one_at_a_time = self.looking_up[node.0 as usize % LOOK_UPS].lock().await;
         if self.namespace.object(node).is_err() {
             return;
         }
@@ -260,7 +278,9 @@ impl Shared {
         let found = match self.store.list(&request).await {
             Ok(page) => page.objects.into_iter().find(|object| object.key == key),
             Err(error) => {
-                tracing::warn!(%key, %error, "look up a changed object again");
+                if let Some(held_back) = self.failed_look_ups.allow(Instant::now()) {
+                    tracing::warn!(%error, held_back, "look up a changed object again");
+                }
                 return;
             }
         };

@@ -39,13 +39,16 @@ struct Shared {
     free: Mutex<FreeBuffers>,
 }
 
-/// Buffers kept for reuse, by class; the newest last, since it is warmest in the CPU's cache.
+/// Buffers kept for reuse.
 #[derive(Default)]
-struct FreeBuffers {
-    by_class: Vec<(usize, Vec<Memory>)>,
+struct FreeBuffers(Vec<Class>);
+
+/// Buffers of one size; the newest last, since it is warmest in the CPU's cache.
+struct Class {
+    pages: usize,
+    buffers: Vec<Memory>,
     /// How many were never taken since the last trim: nobody needs those.
     idle_since_trim: usize,
-    count: usize,
 }
 
 struct Memory {
@@ -53,28 +56,35 @@ struct Memory {
     permit: OwnedSemaphorePermit,
 }
 
-impl FreeBuffers {
-    fn pop(&mut self, class: usize) -> Option<Memory> {
-        let memory = self.by_class.iter_mut().find(|(pages, _)| *pages == class)?.1.pop()?;
-        self.count -= 1;
-        self.idle_since_trim = self.idle_since_trim.min(self.count);
+impl Class {
+    fn pop(&mut self) -> Option<Memory> {
+        let memory = self.buffers.pop()?;
+        self.idle_since_trim = self.idle_since_trim.min(self.buffers.len());
         Some(memory)
     }
 
+    fn take_idle(&mut self) -> Vec<Memory> {
+        let idle = self.buffers.drain(..self.idle_since_trim).collect();
+        self.idle_since_trim = self.buffers.len();
+        idle
+    }
+}
+
+impl FreeBuffers {
+    fn pop(&mut self, pages: usize) -> Option<Memory> {
+        self.0.iter_mut().find(|class| class.pages == pages)?.pop()
+    }
+
     fn push(&mut self, memory: Memory) {
-        let class = memory.bytes.len() / PAGE_BYTES;
-        self.count += 1;
-        match self.by_class.iter_mut().find(|(pages, _)| *pages == class) {
-            Some((_, list)) => list.push(memory),
-            None => self.by_class.push((class, vec![memory])),
+        let pages = memory.bytes.len() / PAGE_BYTES;
+        match self.0.iter_mut().find(|class| class.pages == pages) {
+            Some(class) => class.buffers.push(memory),
+            None => self.0.push(Class { pages, buffers: vec![memory], idle_since_trim: 0 }),
         }
     }
 
     fn pop_any(&mut self) -> Option<Memory> {
-        let memory = self.by_class.iter_mut().find_map(|(_, list)| list.pop())?;
-        self.count -= 1;
-        self.idle_since_trim = self.idle_since_trim.min(self.count);
-        Some(memory)
+        self.0.iter_mut().find_map(Class::pop)
     }
 }
 
@@ -142,14 +152,16 @@ impl Pool {
 
     /// Gives back memory that was kept for reuse and not needed since the last call. Called now and then by the worker.
     pub fn trim(&self) {
-        let unneeded: Vec<Memory> = {
-            let mut free = self.free();
-            let idle = free.idle_since_trim;
-            let unneeded = (0..idle).map_while(|_| free.pop_any()).collect();
-            free.idle_since_trim = free.count;
-            unneeded
-        };
+        // Each size by itself: a size that is in use must not keep those that nobody asks for any more.
+        let unneeded: Vec<Memory> = self.free().0.iter_mut().flat_map(Class::take_idle).collect();
+        // Freed without the lock.
         drop(unneeded);
+    }
+
+    /// True while somebody waits for room.
+    #[must_use]
+    pub fn has_waiters(&self) -> bool {
+        self.0.waiting.load(Ordering::SeqCst) > 0
     }
 
     fn free(&self) -> MutexGuard<'_, FreeBuffers> {
@@ -161,12 +173,12 @@ impl Pool {
     }
 
     fn give_back(&self, memory: Memory) {
-        if self.0.waiting.load(Ordering::SeqCst) > 0 {
+        if self.has_waiters() {
             return; // dropping it hands the permits to those who wait
         }
         self.free().push(memory);
         // Somebody may have begun to wait between the look and the push, after searching the free buffers in vain.
-        if self.0.waiting.load(Ordering::SeqCst) > 0 {
+        if self.has_waiters() {
             let kept = std::mem::take(&mut *self.free());
             drop(kept);
         }
@@ -268,7 +280,7 @@ mod tests {
             let pool = pool.clone();
             async move { pool.reserve(MAX_BUFFER_BYTES).await.len() }
         });
-        while pool.0.waiting.load(Ordering::SeqCst) == 0 {
+        while !pool.has_waiters() {
             tokio::task::yield_now().await;
         }
         drop(held);
@@ -286,7 +298,7 @@ mod tests {
             assert!(futures::poll!(&mut waiting).is_pending());
         }
         drop(held);
-        assert_eq!(pool.free().count, 2);
+        assert_eq!(pool.free().0.iter().map(|class| class.buffers.len()).sum::<usize>(), 2);
     }
 
     #[test]
@@ -309,5 +321,18 @@ mod tests {
         assert_eq!(pool.held_bytes(), MAX_BUFFER_BYTES, "one of them was in use");
         pool.trim();
         assert_eq!(pool.held_bytes(), 0);
+    }
+
+    /// Idle buffers were counted over all sizes once, and taken from whichever size came first: the one in use.
+    #[test]
+    fn a_size_in_use_does_not_keep_sizes_that_nobody_asks_for() {
+        let pool = Pool::new(8 * MIB);
+        drop(pool.try_reserve(PAGE_BYTES));
+        drop(pool.try_reserve(MAX_BUFFER_BYTES));
+        for _ in 0..2 {
+            drop(pool.try_reserve(PAGE_BYTES));
+            pool.trim();
+        }
+        assert_eq!(pool.held_bytes(), PAGE_BYTES);
     }
 }

@@ -1,13 +1,14 @@
 //! The reader over a store in memory and a real namespace: what is fetched, how often, and what a reader gets.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::model::UnixMillis;
 use crate::namespace::{BuilderConfig, Destination, ObjectEntry, SnapshotBuilder};
 use crate::store::clock::SystemClock;
 use crate::store::faulty::{Fault, FaultyStore, STALL, Verb};
 use crate::store::memory::{MemoryStore, synthetic_pattern};
-use crate::store::{GetRequest, SliceSink, StoreErrorKind};
+use crate::store::{BodySink, GetRequest, ListPage, SliceSink, StoreError, StoreErrorKind};
 
 use super::*;
 
@@ -188,7 +189,7 @@ async fn a_reader_that_gives_up_takes_nothing_from_the_others() {
         let reader = fixture.reader.clone();
         async move { read(&reader, node, 0, 1000).await }
     });
-    while fixture.reader.counters().joined.load(std::sync::atomic::Ordering::Relaxed) == 0 {
+    while fixture.reader.counters().joined.load(Ordering::Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
     first.abort();
@@ -294,4 +295,70 @@ async fn a_directory_and_an_unknown_node_cannot_be_read() {
     let fixture = Fixture::new(bucket(&[("d/a", 1)]), config(false)).await;
     assert!(matches!(fixture.read(fixture.node("d"), 0, 1).await, Err(ReadError::IsADirectory)));
     assert!(matches!(fixture.read(NodeId(999_999), 0, 1).await, Err(ReadError::UnknownNode)));
+}
+
+/// The cache could keep so much of a small pool that one block found no room, and nothing was ever evicted for it.
+#[tokio::test]
+async fn the_cache_leaves_room_for_the_largest_get_on_the_smallest_pool() {
+    let smallest = ReadConfig { pool_bytes: 4 * MIB, ..config(false) };
+    let fixture = Fixture::new(bucket(&[("large", 2 * MIB), ("quarter", 256 * KIB), ("next", MIB)]), smallest).await;
+    for (path, offset) in [("large", 0), ("large", MIB), ("quarter", 0), ("next", 0)] {
+        let read = fixture.read(fixture.node(path), offset, MIB);
+        tokio::time::timeout(Duration::from_secs(20), read).await.expect("room").unwrap();
+    }
+}
+
+/// All look-ups waited for one lock, so one that the store did not answer held up every read of a changed object.
+#[tokio::test]
+async fn a_look_up_that_is_not_answered_holds_up_no_other_changed_object() {
+    let store = Arc::new(bucket(&[("a", 1000), ("b", 1000)]));
+    let faulty = Arc::new(FaultyStore::new(store.clone(), Arc::new(SystemClock)));
+    let fixture = Fixture::with_front(store, faulty.clone(), config(false)).await;
+    let (a, b) = (fixture.node("a"), fixture.node("b"));
+    fixture.store.put("a", vec![1; 10]);
+    fixture.store.put("b", vec![2; 10]);
+    faulty.set_script(|call| (call.verb == Verb::List && call.key == "a".into()).then_some(STALL));
+    let held_up = tokio::spawn({
+        let reader = fixture.reader.clone();
+        async move { read(&reader, a, 0, 10).await }
+    });
+    while faulty.stalled() == 0 {
+        tokio::task::yield_now().await;
+    }
+    let told = tokio::time::timeout(Duration::from_secs(5), fixture.read(b, 0, 10)).await.expect("not held up");
+    assert!(matches!(told, Err(ReadError::Stale)));
+    assert_eq!(fixture.read(fixture.node("b"), 0, 10).await.unwrap(), [2; 10]);
+    faulty.release();
+    assert!(matches!(held_up.await.unwrap(), Err(ReadError::Stale)));
+}
+
+/// A store whose GETs panic as long as it is told to.
+#[derive(Debug)]
+struct PanickingStore {
+    store: Arc<MemoryStore>,
+    panics: AtomicBool,
+}
+
+impl ObjectStore for PanickingStore {
+    fn list<'a>(&'a self, request: &'a ListRequest) -> BoxFuture<'a, Result<ListPage, StoreError>> {
+        self.store.list(request)
+    }
+
+    fn get<'a>(&'a self, request: &'a GetRequest, body: &'a mut dyn BodySink) -> BoxFuture<'a, Result<(), StoreError>> {
+        assert!(!self.panics.load(Ordering::SeqCst), "as a test");
+        self.store.get(request, body)
+    }
+}
+
+#[tokio::test]
+async fn a_get_that_panics_is_an_error_for_those_who_wait_and_costs_nothing_else() {
+    let store = Arc::new(bucket(&[("a", 1000)]));
+    let panicking = Arc::new(PanickingStore { store: Arc::clone(&store), panics: true.into() });
+    let fixture = Fixture::with_front(store, Arc::clone(&panicking) as _, config(false)).await;
+    let node = fixture.node("a");
+    for _ in 0..20 {
+        assert!(matches!(fixture.read(node, 0, 10).await, Err(ReadError::Abandoned)));
+    }
+    panicking.panics.store(false, Ordering::SeqCst);
+    assert_eq!(fixture.read(node, 0, 10).await.unwrap().len(), 10, "more panics than turns, and none was lost");
 }

@@ -11,7 +11,7 @@ use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
@@ -252,7 +252,7 @@ impl Volume {
         );
         let serving = Serving { namespace: Arc::clone(&namespace), reader: reader.clone(), notifications };
         let runtime = Handle::current();
-        let (mounted, session) = blocking(move || serve(place, &config, serving, runtime)).await?;
+        let (mounted, session) = to_the_end(move || serve(place, &config, serving, runtime)).await?;
         Ok(Volume {
             mounted,
             session_end: end_of(session)?,
@@ -381,6 +381,34 @@ fn session_result(ended: Result<io::Result<()>, oneshot::error::RecvError>) -> R
     }
 }
 
+/// Like `blocking`, for work whose result must not be lost: whoever gives up waiting is held up until the result is dropped (a
+/// mount is taken back then), since the process may be about to end.
+async fn to_the_end<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = oneshot::channel();
+    let (running, ended) = mpsc::channel::<()>();
+    let _held_up = WaitOnDrop(ended);
+    let task = tokio::task::spawn_blocking(move || {
+        drop(sender.send(work()));
+        drop(running);
+    });
+    match receiver.await {
+        Ok(result) => result,
+        Err(_panicked) => match task.await {
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+            Ok(()) => unreachable!("the result is sent unless the work panics"),
+        },
+    }
+}
+
+/// Dropped, waits until the other end is gone. For work on another thread, so that the runtime goes on meanwhile.
+struct WaitOnDrop(mpsc::Receiver<()>);
+
+impl Drop for WaitOnDrop {
+    fn drop(&mut self) {
+        let _gone_or_hung = self.0.recv_timeout(ANSWER_DEADLINE);
+    }
+}
+
 async fn maintain(reader: Reader) {
     let mut tick = tokio::time::interval(MAINTENANCE_INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -393,4 +421,45 @@ async fn maintain(reader: Reader) {
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    struct Undone(Arc<AtomicBool>);
+
+    impl Drop for Undone {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// A signal between mount(2) and the first answer ended the process before the mount was taken back.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_gives_up_a_start_is_held_up_until_it_is_undone() {
+        let undone = Arc::new(AtomicBool::new(false));
+        let made = Undone(Arc::clone(&undone));
+        let (started, has_started) = oneshot::channel();
+        let (go_on, held) = mpsc::channel::<()>();
+        let start = to_the_end(move || {
+            let _ = started.send(());
+            let _gone = held.recv();
+            made
+        });
+        {
+            tokio::pin!(start);
+            assert!(futures::poll!(&mut start).is_pending());
+            has_started.await.unwrap();
+            drop(go_on);
+        }
+        assert!(undone.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn work_that_is_waited_for_gives_its_result() {
+        assert_eq!(to_the_end(|| 7).await, 7);
+    }
 }
