@@ -94,7 +94,7 @@ impl From<&StoreError> for ExitCode {
             K::AccessDenied | K::Archived | K::Credentials | K::ExpiredCredentials | K::ClockSkew(_) => {
                 ExitCode::Denied
             }
-            K::Unavailable | K::Throttled(_) | K::WrongRegion(_) => ExitCode::Unreachable,
+            K::NoConnection | K::Unavailable | K::Throttled(_) | K::WrongRegion(_) => ExitCode::Unreachable,
             K::Changed | K::Interrupted | K::BadResponse | K::InvalidRequest => ExitCode::Listing,
         }
     }
@@ -166,6 +166,7 @@ mod tests {
             (StoreErrorKind::NoSuchBucket, ExitCode::NotFound),
             (StoreErrorKind::AccessDenied, ExitCode::Denied),
             (StoreErrorKind::Credentials, ExitCode::Denied),
+            (StoreErrorKind::NoConnection, ExitCode::Unreachable),
             (StoreErrorKind::Unavailable, ExitCode::Unreachable),
             (StoreErrorKind::BadResponse, ExitCode::Listing),
         ] {

@@ -35,6 +35,7 @@ fn of_store(kind: &StoreErrorKind) -> Errno {
         | K::ClockSkew(_)
         | K::WrongRegion(_)
         | K::Throttled(_)
+        | K::NoConnection
         | K::Unavailable
         | K::Interrupted
         | K::BadResponse

@@ -77,7 +77,9 @@ async fn explain_within(error: &StoreError, target: &Target, now: SystemTime, lo
             format!("{} asks to slow down, and did so until the time for retries was over", target.place()),
             "wait a while and mount again; others may be using up what it allows",
         ),
-        StoreErrorKind::Unavailable | StoreErrorKind::Interrupted => case.unreachable().await,
+        StoreErrorKind::NoConnection | StoreErrorKind::Unavailable | StoreErrorKind::Interrupted => {
+            case.unreachable().await
+        }
         StoreErrorKind::BadResponse => case.no_store(),
         StoreErrorKind::InvalidRequest | StoreErrorKind::Changed | StoreErrorKind::Archived => Diagnosis::new(
             format!("{} refuses the request: {error}", target.place()),

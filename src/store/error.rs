@@ -49,7 +49,10 @@ pub enum StoreErrorKind {
     WrongRegion(Option<String>),
     /// The store asks to slow down, and how long to wait if it says so.
     Throttled(Option<Duration>),
-    /// No answer, or a failure of the store itself: connection, time-out, 5xx.
+    /// No connection: an address where nobody listens, an unknown name, a certificate that is not trusted. A store that restarts
+    /// looks the same.
+    NoConnection,
+    /// No answer, or a failure of the store itself: broken connection, time-out, 5xx.
     Unavailable,
     /// The body ended early, stalled, or broke off; what was handed over so far is right.
     Interrupted,
@@ -115,6 +118,7 @@ impl StoreError {
         use StoreErrorKind as K;
         match self.0.kind {
             K::Throttled(_)
+            | K::NoConnection
             | K::Unavailable
             | K::Interrupted
             | K::BadResponse

@@ -31,6 +31,8 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(30);
 pub struct RetryConfig {
     /// Longest time an operation may go without getting further. A GET gets further with every byte, a listing only by its answer.
     pub deadline: Duration,
+    /// Longest such time while there is not even a connection; `None` is as long as the deadline.
+    pub no_connection_deadline: Option<Duration>,
     /// Upper bound of the first wait; doubles with every failure in a row.
     pub first_backoff: Duration,
     /// Upper bound of every wait, unless the store asks for a longer one.
@@ -43,6 +45,7 @@ impl Default for RetryConfig {
     fn default() -> Self {
         RetryConfig {
             deadline: Duration::from_secs(300),
+            no_connection_deadline: None,
             first_backoff: Duration::from_millis(100),
             max_backoff: Duration::from_secs(20),
         }
@@ -274,7 +277,11 @@ impl<'a> Run<'a> {
     }
 
     fn remaining(&self) -> Duration {
-        (self.progress.at() + self.store.config.deadline).saturating_sub(self.elapsed())
+        self.remaining_of(self.store.config.deadline)
+    }
+
+    fn remaining_of(&self, deadline: Duration) -> Duration {
+        (self.progress.at() + deadline).saturating_sub(self.elapsed())
     }
 
     /// The answer of one attempt; an error when it gets no further until the deadline.
@@ -312,7 +319,10 @@ impl<'a> Run<'a> {
         if !error.is_retryable() {
             return Err(error.with_attempts(self.attempts, self.elapsed()));
         }
-        let remaining = self.remaining();
+        let remaining = match (error.kind(), self.store.config.no_connection_deadline) {
+            (StoreErrorKind::NoConnection, Some(deadline)) => self.remaining_of(deadline),
+            _ => self.remaining(),
+        };
         if remaining.is_zero() {
             return Err(self.exhausted(error));
         }
@@ -392,11 +402,15 @@ mod tests {
     }
 
     fn world() -> World {
+        world_with(RetryConfig::default())
+    }
+
+    fn world_with(config: RetryConfig) -> World {
         let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
         let memory = Arc::new(MemoryStore::new());
         let faulty = Arc::new(FaultyStore::new(memory.clone(), clock.clone()));
         let rng = SmallRng::seed_from_u64(1);
-        let retry = RetryStore::new(faulty.clone(), RetryConfig::default(), clock.clone(), rng);
+        let retry = RetryStore::new(faulty.clone(), config, clock.clone(), rng);
         World { clock, memory, faulty, retry }
     }
 
@@ -537,6 +551,18 @@ mod tests {
         world.faulty.set_script(move |_| (clock.elapsed() < Duration::from_secs(30)).then_some(UNAVAILABLE));
         assert_eq!(world.list().await.unwrap().objects.len(), 1);
         assert!(world.clock.elapsed() < Duration::from_secs(51), "{:?}", world.clock.elapsed());
+    }
+
+    #[tokio::test]
+    async fn without_a_connection_it_may_be_given_up_sooner_than_with_a_store_that_fails() {
+        let seconds = Duration::from_secs;
+        let config = RetryConfig { no_connection_deadline: Some(seconds(15)), ..RetryConfig::default() };
+        for (kind, deadline) in [(StoreErrorKind::NoConnection, 15), (StoreErrorKind::Unavailable, 300)] {
+            let world = world_with(config.clone());
+            world.faulty.set_script(always(Fault::Error(kind.clone())));
+            assert_eq!(*world.list().await.unwrap_err().kind(), kind);
+            assert_eq!(world.clock.elapsed(), seconds(deadline), "{kind:?}");
+        }
     }
 
     #[tokio::test]

@@ -20,8 +20,13 @@ use crate::store::{ObjectStore, StoreError};
 
 use super::VolumeError;
 
-/// Longest time without progress before a mount is up: outlasts a restart of the store, not the patience of who waits.
-const START_DEADLINE: Duration = Duration::from_secs(15);
+/// Longest time without an answer before a mount is up: a page of a listing that begins with many deleted versions takes up to the
+/// 30 s that the store has for its first byte, and may have to be asked for twice.
+const START_DEADLINE: Duration = Duration::from_secs(75);
+
+/// Longest time without a connection before a mount is up: outlasts a restart of the store, not the patience of somebody who has
+/// mistyped its address.
+const START_CONNECTION_DEADLINE: Duration = Duration::from_secs(15);
 
 /// How to reach a bucket.
 #[derive(Debug, Clone)]
@@ -57,10 +62,14 @@ impl Bucket {
         let retrying = |retry: RetryConfig| -> Arc<dyn ObjectStore> {
             Arc::new(RetryStore::new(Arc::clone(&s3) as Arc<dyn ObjectStore>, retry, Arc::new(SystemClock), rng()))
         };
-        let start_deadline = config.retry.deadline.min(START_DEADLINE);
+        let start = RetryConfig {
+            deadline: config.retry.deadline.min(START_DEADLINE),
+            no_connection_deadline: Some(START_CONNECTION_DEADLINE),
+            ..config.retry.clone()
+        };
         Ok(Bucket {
             reading: retrying(config.retry.clone()),
-            starting: retrying(RetryConfig { deadline: start_deadline, ..config.retry.clone() }),
+            starting: retrying(start),
             s3,
             credentials,
             config: config.s3.clone(),

@@ -367,7 +367,7 @@ pub(super) fn explain(error: &reqwest::Error, connect_timeout: Duration) -> NoAn
         };
     }
     if error.is_connect() {
-        return plain(explain_connect(error, connect_timeout));
+        return NoAnswer { kind: Kind::NoConnection, ..plain(explain_connect(error, connect_timeout)) };
     }
     let stale = causes(error).any(|cause| {
         let closed = cause.downcast_ref::<hyper::Error>();

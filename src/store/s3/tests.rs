@@ -537,7 +537,7 @@ async fn why_there_is_no_connection_is_spelled_out() {
         let config = S3Config { endpoint: Some(endpoint.clone()), ca_bundle: Some(test_root()), ..config(&server) };
         let store = S3Store::new(config, signed()).unwrap();
         let error = fetch(&store, &get("a", (0, 5), 5, None)).await.0.unwrap_err();
-        assert_eq!(error.kind(), &Kind::Unavailable, "{error}");
+        assert_eq!(error.kind(), &Kind::NoConnection, "{error}");
         assert!(error.to_string().contains(words), "{endpoint}: {error}");
     }
     plain.await.unwrap();
