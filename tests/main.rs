@@ -13,6 +13,7 @@ mod costs;
 mod faults;
 mod keys;
 mod licences;
+mod memory;
 mod mounting;
 mod panics;
 mod reading;

@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 
 use crate::support::*;
 
-const SIZE: usize = MIB as usize;
+const SIZE: usize = 1 << 20;
 
 /// A store whose GETs panic as long as it is told to.
 #[derive(Debug)]

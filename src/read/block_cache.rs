@@ -100,8 +100,6 @@ impl BlockCache {
         if let Some(buffer) = self.pool.try_reserve(len_bytes) {
             return buffer;
         }
-        // What is evicted before anybody is known to wait comes back as whole buffers, to be used again as they are.
-        self.slots.run_pending_tasks();
         let wait = self.pool.reserve(len_bytes);
         tokio::pin!(wait);
         loop {

@@ -1,7 +1,9 @@
 //! The one pool that all payload lives in: memory permits and the buffers they stand for.
 //!
 //! Always true: the bytes of all buffers, in use or kept for reuse, never pass the limit; a buffer is reserved before the GET
-//! that fills it is sent. Buffers are recycled by size class, so a steady stream neither faults pages in nor zeroes them again.
+//! that fills it is sent. Permits stand for what is in use; what is kept for reuse is never more than the permits left over.
+//! Buffers are recycled by size class, also from those who are done to those who wait, so a steady stream neither faults pages
+//! in nor zeroes them again, and the allocator has nothing to keep beside.
 //! What is evicted to make room is the cache's business (`block_cache`), not the pool's.
 
 use std::fmt;
@@ -9,6 +11,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use memmap2::MmapMut;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::model::{KIB, MIB};
@@ -20,6 +23,10 @@ const PAGE_BYTES: usize = 4 * KIB as usize;
 /// Largest single buffer: a block, or the longest read the kernel sends.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 pub const MAX_BUFFER_BYTES: usize = MIB as usize;
+
+/// From this size on, memory is mapped from the system: what is freed is back there at once, while an allocator keeps it until its
+/// threads happen to allocate again. Smaller ones are left to the allocator, since a process may only have some 65,000 mappings.
+const MAPPED_BYTES: usize = 32 * PAGE_BYTES;
 
 /// Buffers of `size` bytes come in classes of four steps per power of two, so at most a quarter of a buffer is unused.
 fn class_pages(len_bytes: usize) -> usize {
@@ -36,55 +43,109 @@ struct Shared {
     limit_bytes: usize,
     permits: Arc<Semaphore>,
     waiting: AtomicUsize,
-    free: Mutex<FreeBuffers>,
+    /// Of all memory there is, in use or kept.
+    allocated_pages: AtomicUsize,
+    kept: Mutex<Kept>,
 }
 
-/// Buffers kept for reuse.
-#[derive(Default)]
-struct FreeBuffers(Vec<Class>);
+/// Bytes from the system or from the allocator.
+enum Memory {
+    Mapped(MmapMut),
+    Allocated(Box<[u8]>),
+}
 
-/// Buffers of one size; the newest last, since it is warmest in the CPU's cache.
+impl Memory {
+    fn new(len_bytes: usize) -> Self {
+        if len_bytes >= MAPPED_BYTES
+            && let Ok(mapped) = MmapMut::map_anon(len_bytes)
+        {
+            return Memory::Mapped(mapped);
+        }
+        Memory::Allocated(vec![0; len_bytes].into_boxed_slice())
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory::Allocated(Box::default())
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Memory::Mapped(bytes) => bytes,
+            Memory::Allocated(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Mapped(bytes) => bytes,
+            Memory::Allocated(bytes) => bytes,
+        }
+    }
+}
+
+/// Memory kept for reuse.
+#[derive(Default)]
+struct Kept {
+    classes: Vec<Class>,
+    pages: usize,
+}
+
+/// Memory of one size; the newest last, since it is warmest in the CPU's cache.
 struct Class {
     pages: usize,
-    buffers: Vec<Memory>,
+    list: Vec<Memory>,
     /// How many were never taken since the last trim: nobody needs those.
     idle_since_trim: usize,
 }
 
-struct Memory {
-    bytes: Box<[u8]>,
-    permit: OwnedSemaphorePermit,
-}
-
 impl Class {
     fn pop(&mut self) -> Option<Memory> {
-        let memory = self.buffers.pop()?;
-        self.idle_since_trim = self.idle_since_trim.min(self.buffers.len());
-        Some(memory)
+        let bytes = self.list.pop()?;
+        self.idle_since_trim = self.idle_since_trim.min(self.list.len());
+        Some(bytes)
     }
 
     fn take_idle(&mut self) -> Vec<Memory> {
-        let idle = self.buffers.drain(..self.idle_since_trim).collect();
-        self.idle_since_trim = self.buffers.len();
+        let idle = self.list.drain(..self.idle_since_trim).collect();
+        self.idle_since_trim = self.list.len();
         idle
     }
 }
 
-impl FreeBuffers {
+impl Kept {
     fn pop(&mut self, pages: usize) -> Option<Memory> {
-        self.0.iter_mut().find(|class| class.pages == pages)?.pop()
+        let bytes = self.classes.iter_mut().find(|class| class.pages == pages)?.pop()?;
+        self.pages -= pages;
+        Some(bytes)
     }
 
-    fn push(&mut self, memory: Memory) {
-        let pages = memory.bytes.len() / PAGE_BYTES;
-        match self.0.iter_mut().find(|class| class.pages == pages) {
-            Some(class) => class.buffers.push(memory),
-            None => self.0.push(Class { pages, buffers: vec![memory], idle_since_trim: 0 }),
+    fn push(&mut self, bytes: Memory) {
+        let pages = bytes.len() / PAGE_BYTES;
+        self.pages += pages;
+        match self.classes.iter_mut().find(|class| class.pages == pages) {
+            Some(class) => class.list.push(bytes),
+            None => self.classes.push(Class { pages, list: vec![bytes], idle_since_trim: 0 }),
         }
     }
 
-    fn pop_any(&mut self) -> Option<Memory> {
-        self.0.iter_mut().find_map(Class::pop)
+    /// Takes out as much as it needs to keep at most `most_pages`.
+    fn shrink_to(&mut self, most_pages: usize) -> Vec<Memory> {
+        let mut surplus = Vec::new();
+        while self.pages > most_pages
+            && let Some(bytes) = self.classes.iter_mut().find_map(Class::pop)
+        {
+            self.pages -= bytes.len() / PAGE_BYTES;
+            surplus.push(bytes);
+        }
+        surplus
     }
 }
 
@@ -98,7 +159,8 @@ impl Pool {
             limit_bytes: pages * PAGE_BYTES,
             permits: Arc::new(Semaphore::new(pages)),
             waiting: AtomicUsize::new(0),
-            free: Mutex::default(),
+            allocated_pages: AtomicUsize::new(0),
+            kept: Mutex::default(),
         }))
     }
 
@@ -111,25 +173,14 @@ impl Pool {
     /// Bytes held now, by buffers in use and by those kept for reuse.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.0.limit_bytes - self.0.permits.available_permits() * PAGE_BYTES
+        self.0.allocated_pages.load(Ordering::SeqCst) * PAGE_BYTES
     }
 
-    /// A buffer of `len_bytes` if there is room for it now.
+    /// A buffer of `len_bytes` if there is room for it now, and nobody waits for it.
     #[must_use]
     pub fn try_reserve(&self, len_bytes: usize) -> Option<Buffer> {
-        let class = class_pages(len_bytes);
-        let mut free = self.free();
-        if let Some(memory) = free.pop(class) {
-            return Some(self.buffer(memory, len_bytes));
-        }
-        loop {
-            if let Ok(permit) = Arc::clone(&self.0.permits).try_acquire_many_owned(permits(class)) {
-                drop(free);
-                return Some(self.buffer(allocate(class, permit), len_bytes));
-            }
-            // Room that is only kept for reuse, in another size, is given up before anybody waits.
-            free.pop_any()?;
-        }
+        let permit = Arc::clone(&self.0.permits).try_acquire_many_owned(permits(class_pages(len_bytes))).ok()?;
+        Some(self.buffer(permit, len_bytes))
     }
 
     /// A buffer of `len_bytes`, waiting for room in the order of asking.
@@ -139,23 +190,19 @@ impl Pool {
     pub async fn reserve(&self, len_bytes: usize) -> Buffer {
         assert!(len_bytes <= MAX_BUFFER_BYTES, "buffers are at most {MAX_BUFFER_BYTES} bytes");
         let _waiting = Waiting::new(&self.0.waiting);
-        // Announced as waiting, so from here on returned memory goes to the semaphore; what was kept before is taken here.
-        if let Some(buffer) = self.try_reserve(len_bytes) {
-            return buffer;
-        }
-        let class = class_pages(len_bytes);
-        let acquired = Arc::clone(&self.0.permits).acquire_many_owned(permits(class)).await;
+        let acquired = Arc::clone(&self.0.permits).acquire_many_owned(permits(class_pages(len_bytes))).await;
         #[expect(clippy::expect_used, reason = "the semaphore is never closed")]
         let permit = acquired.expect("the pool's semaphore stays open");
-        self.buffer(allocate(class, permit), len_bytes)
+        self.buffer(permit, len_bytes)
     }
 
     /// Gives back memory that was kept for reuse and not needed since the last call. Called now and then by the worker.
     pub fn trim(&self) {
+        let mut kept = self.kept();
         // Each size by itself: a size that is in use must not keep those that nobody asks for any more.
-        let unneeded: Vec<Memory> = self.free().0.iter_mut().flat_map(Class::take_idle).collect();
-        // Freed without the lock.
-        drop(unneeded);
+        let idle: Vec<_> = kept.classes.iter_mut().flat_map(Class::take_idle).collect();
+        kept.pages -= idle.iter().map(|bytes| bytes.len() / PAGE_BYTES).sum::<usize>();
+        self.free(idle);
     }
 
     /// True while somebody waits for room.
@@ -164,23 +211,32 @@ impl Pool {
         self.0.waiting.load(Ordering::SeqCst) > 0
     }
 
-    fn free(&self) -> MutexGuard<'_, FreeBuffers> {
-        self.0.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn buffer(&self, memory: Memory, len_bytes: usize) -> Buffer {
-        Buffer { memory: Some(memory), len_bytes, pool: self.clone() }
-    }
-
-    fn give_back(&self, memory: Memory) {
-        if self.has_waiters() {
-            return; // dropping it hands the permits to those who wait
-        }
-        self.free().push(memory);
-        // Somebody may have begun to wait between the look and the push, after searching the free buffers in vain.
-        if self.has_waiters() {
-            let kept = std::mem::take(&mut *self.free());
+    /// Memory for a permit: kept one of its size, else new, for which kept ones of other sizes make way.
+    fn buffer(&self, permit: OwnedSemaphorePermit, len_bytes: usize) -> Buffer {
+        let pages = permit.num_permits();
+        let mut kept = self.kept();
+        let bytes = if let Some(bytes) = kept.pop(pages) {
+            bytes
+        } else {
+            let surplus = kept.shrink_to(self.0.permits.available_permits());
+            self.free(surplus);
+            self.0.allocated_pages.fetch_add(pages, Ordering::SeqCst);
             drop(kept);
+            Memory::new(pages * PAGE_BYTES)
+        };
+        Buffer { bytes, len_bytes, permit: Some(permit), pool: self.clone() }
+    }
+
+    /// Called with the lock on what is kept: it is gone before anybody else finds room in its place.
+    fn free(&self, memory: Vec<Memory>) {
+        for bytes in memory {
+            let pages = bytes.len() / PAGE_BYTES;
+            drop(bytes);
+            self.0.allocated_pages.fetch_sub(pages, Ordering::SeqCst);
         }
     }
 }
@@ -189,10 +245,6 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pool({} of {} bytes)", self.held_bytes(), self.limit_bytes())
     }
-}
-
-fn allocate(class: usize, permit: OwnedSemaphorePermit) -> Memory {
-    Memory { bytes: vec![0; class * PAGE_BYTES].into_boxed_slice(), permit }
 }
 
 fn permits(class: usize) -> u32 {
@@ -217,8 +269,10 @@ impl Drop for Waiting<'_> {
 
 /// Memory from the pool. Its bytes are whatever the last user left there until they are filled.
 pub struct Buffer {
-    memory: Option<Memory>,
+    bytes: Memory,
     len_bytes: usize,
+    /// Given back when it is dropped, and not before its memory is.
+    permit: Option<OwnedSemaphorePermit>,
     pool: Pool,
 }
 
@@ -226,7 +280,7 @@ impl Buffer {
     /// Bytes of the pool that it takes, which is its length rounded up to its size class.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.memory.as_ref().map_or(0, |memory| memory.permit.num_permits() * PAGE_BYTES)
+        self.bytes.len()
     }
 }
 
@@ -234,21 +288,21 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.memory.as_ref().map_or(&[], |memory| &memory.bytes[..self.len_bytes])
+        &self.bytes[..self.len_bytes]
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.memory.as_mut().map_or(&mut [], |memory| &mut memory.bytes[..self.len_bytes])
+        &mut self.bytes[..self.len_bytes]
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
-            self.pool.give_back(memory);
-        }
+        // The memory first: whoever gets the permit finds it.
+        self.pool.kept().push(std::mem::take(&mut self.bytes));
+        drop(self.permit.take());
     }
 }
 
@@ -298,7 +352,7 @@ mod tests {
             assert!(futures::poll!(&mut waiting).is_pending());
         }
         drop(held);
-        assert_eq!(pool.free().0.iter().map(|class| class.buffers.len()).sum::<usize>(), 2);
+        assert_eq!(pool.kept().pages * PAGE_BYTES, 2 * MAX_BUFFER_BYTES);
     }
 
     #[test]
@@ -334,5 +388,51 @@ mod tests {
             pool.trim();
         }
         assert_eq!(pool.held_bytes(), PAGE_BYTES);
+    }
+
+    /// Memory used to be freed and allocated anew for each who had waited; what the allocator kept came on top of the limit.
+    #[tokio::test]
+    async fn memory_goes_from_who_is_done_to_who_waits_as_it_is() {
+        let pool = Pool::new(2 * MIB);
+        let mut held = [pool.reserve(MAX_BUFFER_BYTES).await, pool.reserve(MAX_BUFFER_BYTES).await];
+        held[0][0] = 7;
+        let waiting = pool.reserve(MAX_BUFFER_BYTES);
+        tokio::pin!(waiting);
+        assert!(futures::poll!(&mut waiting).is_pending());
+        let [first, _second] = held;
+        let address = first.as_ptr();
+        drop(first);
+        let served = waiting.await;
+        assert_eq!((served.as_ptr(), served[0]), (address, 7));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn many_sizes_at_once_pass_no_limit_and_leave_nobody_waiting() {
+        let pool = Pool::new(4 * MIB);
+        let tasks: Vec<_> = (0..32_usize)
+            .map(|task| {
+                let pool = pool.clone();
+                tokio::spawn(async move {
+                    for n in 0..200 {
+                        let len = (task * 7919 + n * 104_729) % MAX_BUFFER_BYTES + 1;
+                        if n % 7 == 0 {
+                            let mut given_up = std::pin::pin!(pool.reserve(len));
+                            let _whatever = futures::poll!(&mut given_up);
+                        }
+                        let buffer = pool.reserve(len).await;
+                        assert!(pool.held_bytes() <= pool.limit_bytes());
+                        tokio::task::yield_now().await;
+                        drop(buffer);
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            tokio::time::timeout(std::time::Duration::from_secs(60), task).await.expect("nobody waits").unwrap();
+        }
+        assert_eq!(pool.0.permits.available_permits() * PAGE_BYTES, pool.limit_bytes());
+        pool.trim();
+        pool.trim();
+        assert_eq!(pool.held_bytes(), 0);
     }
 }

@@ -444,9 +444,12 @@ mod tests {
         let made = Undone(Arc::clone(&undone));
         let (started, has_started) = oneshot::channel();
         let (go_on, held) = mpsc::channel::<()>();
+        let (_silent, never) = mpsc::channel::<()>();
         let start = to_the_end(move || {
             let _ = started.send(());
             let _gone = held.recv();
+            // Long enough that who does not wait is seen not to.
+            let _never = never.recv_timeout(Duration::from_millis(200));
             made
         });
         {
