@@ -151,12 +151,16 @@ async fn serve(plan: Plan, front: &mut Front) -> Result<(), CliError> {
             }
         }
     };
+    let in_background = matches!(front, Front::Background(_));
+    if in_background {
+        // Before the word is given: whoever waits for the end of a pipe behind it is not kept any longer than the command.
+        background::let_go_of_stderr().map_err(CliError::system("let go of standard error"))?;
+    }
     if !front.ready(counter.objects(), &what).await {
         volume.wait(std::future::ready(())).await?;
         return Err(CliError::Interrupted);
     }
-    if matches!(front, Front::Background(_)) {
-        background::let_go_of_stderr().map_err(CliError::system("let go of standard error"))?;
+    if in_background {
         tracing::info!("{what}");
     }
     let stopped = async {
