@@ -14,8 +14,10 @@ use super::{S3Config, S3ConfigError};
 /// More than the GETs ever in flight: a connection is closed for being old, not for being one too many.
 const MAX_IDLE_CONNECTIONS: usize = 1024;
 
-/// Less than the 60 s after which load balancers close idle connections, so that the closing is ours and meets no request.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(50);
+/// Less than the 60 s after which load balancers close idle connections, so that the closing is ours and meets no request. The pool
+/// looks once in this time, so a connection lives up to twice as long; with it goes its buffer of up to 400 KiB, and memory is to
+/// fall within a minute after load.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// Connections that a firewall has forgotten are found while idle.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
