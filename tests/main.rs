@@ -19,5 +19,6 @@ mod panics;
 mod reading;
 mod readme;
 mod real_data;
+mod regression;
 mod semantics;
 mod tree_model;
