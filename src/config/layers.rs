@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn of_options_that_exclude_each_other_the_stronger_source_holds() {
         let typed = typed(
-            &[("STREAMVOL_PATH_STYLE", "true"), ("AWS_PROFILE", "work")],
+            &[("STREAMVOL_PATH_STYLE", "true"), ("STREAMVOL_PROFILE", "work")],
             &[("virtual-hosted", "true"), ("no-sign-request", "true")],
         )
         .unwrap();

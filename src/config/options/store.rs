@@ -159,10 +159,10 @@ fn no_sign_request_is_a_switch() {
 
 const PROFILE: OptionRow = OptionRow {
     name: "profile",
+    // AWS_PROFILE is left to the AWS chain: there, keys in the environment come before it, while a profile asked of us is the only place.
     environment: "STREAMVOL_PROFILE",
-    ambient: &["AWS_PROFILE"],
     kind: Kind::Value("NAME"),
-    default: DefaultValue::Derived("the usual chain of AWS tools"),
+    default: DefaultValue::Derived("the usual chain of AWS tools, AWS_PROFILE included"),
     conflicts: &["no-sign-request"],
     help: "Profile of the AWS configuration files to take credentials from",
     set: |typed, given| given.store_some(&mut typed.profile, parse::text),
@@ -172,6 +172,12 @@ const PROFILE: OptionRow = OptionRow {
 #[test]
 fn profile_is_any_text() {
     assert_eq!(parsed(&PROFILE, "work").unwrap().profile.value.as_deref(), Some("work"));
+}
+
+/// AWS_PROFILE once made a profile the only place to look, so that good keys in the environment were not used.
+#[test]
+fn a_profile_in_the_environment_of_aws_is_not_one_that_was_asked_for() {
+    assert!(PROFILE.ambient.is_empty());
 }
 
 const REQUESTER_PAYS: OptionRow = OptionRow {
